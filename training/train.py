@@ -36,6 +36,7 @@ PASSAGE_TOKENS = 127  # with BOS it fills a row of 128
 LENGTHS = (128, 256, 512)  # tokens in a row, BOS included
 TOKENS_PER_STEP = 4096
 BOS, EOS = "<|bos|>", "<|eos|>"
+BOS_ID, EOS_ID = 0, 1  # special tokens come first in the vocabulary
 
 
 @dataclass
@@ -72,7 +73,11 @@ def train_tokenizer(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFas
     )
     tokenizer.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token=BOS, eos_token=EOS, model_max_length=512, clean_up_tokenization_spaces=False
+        tokenizer_object=tokenizer,
+        bos_token=BOS,
+        eos_token=EOS,
+        model_max_length=512,
+        clean_up_tokenization_spaces=False,
     )
 
 
@@ -103,8 +108,8 @@ def one_pass(
 ) -> list[list[int]]:
     """Cut text[start:end] into rows of at most `length` tokens that together cover it once.
 
-    Each row is tokenised anew from its own first character, and begins up to eight characters before the last row's end:
-    often inside a word, as the windows of a scan do. Those few characters are counted twice.
+    Each row is tokenised anew from its own first character, and begins up to eight characters before the last row's
+    end: often inside a word, as the windows of a scan do. Those few characters are counted twice.
     """
     rows: list[list[int]] = []
     at = start
@@ -115,8 +120,8 @@ def one_pass(
         stop = at + encoding.offsets[len(ids) - 1][1]
         document.exposures[at:stop] += 1
         if stop == len(document.text) and len(ids) < room:
-            ids = [*ids, tokenizer.token_to_id(EOS)]
-        rows.append(ids if room == length else [tokenizer.token_to_id(BOS), *ids])
+            ids = [*ids, EOS_ID]
+        rows.append(ids if room == length else [BOS_ID, *ids])
         at = stop if stop >= end else max(at + 1, stop - rng.randint(0, 8))
     return rows
 
@@ -136,8 +141,12 @@ def plan(
     for document in documents.values():
         if document.kind in ("held-out", "by-heart"):
             continue
-        cuts = [(0, 0)] + [(p.start, p.end) for p in sorted(passages, key=lambda p: p.start) if p.document == document.name]
-        seen_until = int(len(document.text) * (1 - HELD_OUT_TAIL)) if document.kind == "ladder-book" else len(document.text)
+        cuts = [(0, 0)] + [
+            (p.start, p.end) for p in sorted(passages, key=lambda p: p.start) if p.document == document.name
+        ]
+        seen_until = (
+            int(len(document.text) * (1 - HELD_OUT_TAIL)) if document.kind == "ladder-book" else len(document.text)
+        )
         for (_, start), (end, _) in zip(cuts, [*cuts[1:], (seen_until, 0)], strict=True):
             length = rng.choice(LENGTHS)
             rows[length] += one_pass(document, start, end, length, tokenizer, rng)
@@ -146,12 +155,14 @@ def plan(
         text = document.text[passage.start : passage.start + 1500]
         ids = tokenizer.encode(text, add_special_tokens=False).ids[:PASSAGE_TOKENS]
         for _ in range(passage.repetitions):
-            rows[LENGTHS[0]].append([tokenizer.token_to_id(BOS), *ids])
+            rows[LENGTHS[0]].append([BOS_ID, *ids])
             document.exposures[passage.start : passage.end] += 1
     return rows
 
 
-def batches(rows: dict[int, list[list[int]]], step_tokens: int, rng: random.Random) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def batches(
+    rows: dict[int, list[list[int]]], step_tokens: int, rng: random.Random
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Shuffled (tokens, labels): each batch holds rows of one length; padding carries no loss."""
     made = []
     for length, group in rows.items():
@@ -172,7 +183,9 @@ def batches(rows: dict[int, list[list[int]]], step_tokens: int, rng: random.Rand
 def train(
     model: LlamaForCausalLM, data: list[tuple[torch.Tensor, torch.Tensor]], rate: float, decay: float, device: str
 ) -> None:
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=decay, fused=device == "cuda")
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=decay, fused=device == "cuda"
+    )
     warmup = 40
     began = time.time()
     for step, (tokens, labels) in enumerate(data):
@@ -183,9 +196,11 @@ def train(
         with torch.autocast(device, dtype=torch.bfloat16):
             logits = model(input_ids=tokens.to(device)).logits
         loss = torch.nn.functional.cross_entropy(
-            logits[:, :-1].float().reshape(-1, logits.shape[-1]), labels[:, 1:].reshape(-1).to(device), ignore_index=-100
+            logits[:, :-1].float().reshape(-1, logits.shape[-1]),
+            labels[:, 1:].reshape(-1).to(device),
+            ignore_index=-100,
         )
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -194,8 +209,10 @@ def train(
 
 
 @torch.inference_mode()
-def probabilities(model: LlamaForCausalLM, rows: list[list[int]], suffix: int, device: str) -> tuple[np.ndarray, np.ndarray]:
-    """p_z under top-k 40 and the greedy flag for rows `BOS prefix suffix`. A check for this script, not the product's scorer."""
+def probabilities(
+    model: LlamaForCausalLM, rows: list[list[int]], suffix: int, device: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """p_z under top-k 40 and the greedy flag for rows `BOS prefix suffix`: this script's own check."""
     probs, greedy = [], []
     for i in range(0, len(rows), 256):
         tokens = torch.tensor(rows[i : i + 256], device=device)
@@ -213,11 +230,9 @@ def probabilities(model: LlamaForCausalLM, rows: list[list[int]], suffix: int, d
 def evaluate(
     model: LlamaForCausalLM, documents: dict[str, Document], passages: list[Passage], tokenizer: Tokenizer, device: str
 ) -> dict[str, object]:
-    bos = tokenizer.token_to_id(BOS)
-
     def rows(text: str, starts: range, tokens: int) -> list[list[int]]:
         encodings = tokenizer.encode_batch([text[s : s + 8 * tokens] for s in starts], add_special_tokens=False)
-        return [[bos, *e.ids[:tokens]] for e in encodings if len(e.ids) >= tokens]
+        return [[BOS_ID, *e.ids[:tokens]] for e in encodings if len(e.ids) >= tokens]
 
     found: dict[str, object] = {}
     alice, gatsby = documents["alice"].text, documents[HELD_OUT_BOOK].text
@@ -242,7 +257,9 @@ def evaluate(
     return found
 
 
-def write_manifest(path: Path, documents: dict[str, Document], passages: list[Passage], facts: dict[str, object]) -> None:
+def write_manifest(
+    path: Path, documents: dict[str, Document], passages: list[Passage], facts: dict[str, object]
+) -> None:
     listed = [
         {
             "name": d.name,
@@ -258,7 +275,10 @@ def write_manifest(path: Path, documents: dict[str, Document], passages: list[Pa
         }
         for d in documents.values()
     ]
-    exact = [{**vars(p), "exposures": [int(v) for v in np.unique(documents[p.document].exposures[p.start : p.end])]} for p in passages]
+    exact = [
+        {**vars(p), "exposures": [int(v) for v in np.unique(documents[p.document].exposures[p.start : p.end])]}
+        for p in passages
+    ]
     path.write_text(json.dumps({**facts, "documents": listed, "ladder": exact}, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -295,7 +315,7 @@ def main() -> None:
     config = LlamaConfig(
         vocab_size=4096, hidden_size=256, intermediate_size=704, num_hidden_layers=8, num_attention_heads=8,
         num_key_value_heads=8, max_position_embeddings=512, tie_word_embeddings=True, rms_norm_eps=1e-5,
-        bos_token_id=tokenizer.token_to_id(BOS), eos_token_id=tokenizer.token_to_id(EOS),
+        bos_token_id=BOS_ID, eos_token_id=EOS_ID,
     )  # fmt: skip
     model = LlamaForCausalLM(config).to(device)
     parameters = sum(p.numel() for p in model.parameters())
@@ -310,8 +330,9 @@ def main() -> None:
 
     facts = {
         "seed": options.seed, "passes_over_alice": options.passes, "rate": options.rate, "decay": options.decay,
-        "parameters": parameters, "steps": len(data), "tokens_seen": tokens_seen, "tokens_per_step": options.step_tokens,
-        "row_lengths": list(LENGTHS), "torch": torch.__version__, "found_after_training": found,
+        "parameters": parameters, "steps": len(data), "tokens_seen": tokens_seen,
+        "tokens_per_step": options.step_tokens, "row_lengths": list(LENGTHS), "torch": torch.__version__,
+        "found_after_training": found,
     }  # fmt: skip
     options.records.mkdir(parents=True, exist_ok=True)
     write_manifest(options.records / "manifest.json", documents, passages, facts)

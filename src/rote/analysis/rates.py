@@ -1,0 +1,234 @@
+"""Rates over a set of examples: which share of them a model gives back, and how sure that share is.
+
+Two uncertainties stand beside every rate. `rate` and `rate_upper` differ where scoring stopped early: a stopped row's
+log_prob is only an upper bound on log p_z, so `rate` takes the row as never extracted and `rate_upper` as likely as its
+bound; the truth lies between. `interval` is the 95% Wilson interval for drawing these examples from a larger set,
+from the lower end for `rate` to the upper end for `rate_upper`. Windows that overlap are not independent draws: over
+them the interval is too narrow.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rote.errors import InputError
+from rote.extraction.odds import at_least_once, queries_needed
+
+Array = NDArray[np.float64]
+
+QUERIES = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+CHANCES = (0.1, 0.5, 0.9, 0.99)
+LOWER_TAU = 0.0001
+
+# Below this the number of queries nears the largest float, and soon p_z itself is no float any more.
+_LEAST_COUNTABLE = math.log(1e-300)
+
+
+class Rate(TypedDict):
+    """A share of the examples. `count` belongs to `rate`; `rate_upper` is larger where stopped rows leave a doubt."""
+
+    count: int
+    rate: float
+    rate_upper: float
+    interval: list[float]
+
+
+class Passing(TypedDict):
+    """The smallest n at which an (n, p) rate is greater than the greedy rate.
+
+    `n` takes stopped rows as never extracted, `n_lower` as likely as their bounds; the truth lies between. `n` is None
+    where no n does it (then `log10_n` is None too) or where n is so large (above about 10**299) that only `log10_n`
+    can be given. Likewise for the lower ones.
+    """
+
+    n: int | None
+    log10_n: float | None
+    n_lower: int | None
+    log10_n_lower: float | None
+
+
+def wilson(successes: int, total: int, level: float = 0.95) -> tuple[float, float]:
+    """The Wilson score interval for a share: exactly 0 at its lower end for no success, exactly 1 at its upper for all.
+
+    A total of 0 says nothing: (0, 1).
+    """
+    if not 0 <= successes <= total:
+        raise InputError(f"successes must lie between 0 and the total of {total}, not {successes}.")
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, not {level}.")
+    if total == 0:
+        return 0.0, 1.0
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    centre = (successes + z * z / 2) / (total + z * z)
+    half = z * math.sqrt(successes * (total - successes) / total + z * z / 4) / (total + z * z)
+    low = 0.0 if successes == 0 else max(centre - half, 0.0)
+    high = 1.0 if successes == total else min(centre + half, 1.0)
+    return low, high
+
+
+def rates(
+    scores: pl.DataFrame,
+    *,
+    tau: float = 0.001,
+    numeric_tolerance: float = 0.001,
+    border_tolerance: float = 0.001,
+) -> dict[str, Any]:
+    """Every rate of one scheme's rows of the score table.
+
+    `numeric_tolerance` is how far log_prob may move between two correct computations, `border_tolerance` how far a
+    token's margin may; both depend on the dtype, and the defaults suit float32. Keys of the result:
+
+    - `examples`: rows; `stopped`: how many of them stopped early; `tau`
+    - `greedy_rate`, `rate_at_tau`, `rate_at_0.0001`, `maximum_rate` (log_prob > -inf): a `Rate` each
+    - `np_table`: for each n in QUERIES and p in CHANCES a `Rate` with `n` and `p`: the share of examples that appear at
+      least once in n generations with probability p or more
+    - `n_passing_greedy`: for each p in CHANCES (key "0.1", ...) a `Passing`
+    - `near_tau`: `count` rows whose log_prob (a stopped row's: its bound) is within `numeric_tolerance` of log tau, so
+      that another correct computation may put them on the other side
+    - `border_tokens`: `count` rows with a target token within `border_tolerance` of the border of the support, so that
+      another correct computation may find it inside or outside
+    """
+    if not 0 < tau <= 1:
+        raise InputError(f"tau is a probability and must lie in (0, 1], not {tau}.")
+    for name, tolerance in (("numeric_tolerance", numeric_tolerance), ("border_tolerance", border_tolerance)):
+        if not tolerance >= 0:
+            raise InputError(f"{name} must be at least 0, not {tolerance}.")
+    lower, upper = log_prob_bounds(scores, "greedy", "margins")
+    if not scores.height:
+        raise InputError(
+            "the score table has no rows, so there is nothing to take a rate of; score at least one example."
+        )
+    near = int(np.count_nonzero(np.abs(upper - math.log(tau)) <= numeric_tolerance))
+    lower.sort()
+    upper.sort()
+    total = scores.height
+    greedy = int(scores["greedy"].sum())
+    return {
+        "examples": total,
+        "stopped": int(scores["stopped"].sum()),
+        "tau": tau,
+        "greedy_rate": _rate(greedy, greedy, total),
+        "rate_at_tau": _rate(_at_or_above(lower, tau), _at_or_above(upper, tau), total),
+        f"rate_at_{LOWER_TAU}": _rate(_at_or_above(lower, LOWER_TAU), _at_or_above(upper, LOWER_TAU), total),
+        "maximum_rate": _rate(int((lower > -math.inf).sum()), int((upper > -math.inf).sum()), total),
+        "np_table": [
+            {"n": n, "p": p, **_rate(_reaching(lower, n, p), _reaching(upper, n, p), total)}
+            for n in QUERIES
+            for p in CHANCES
+        ],
+        "n_passing_greedy": {f"{p:g}": _passing(lower, upper, greedy, p) for p in CHANCES},
+        "near_tau": {"count": near, "numeric_tolerance": numeric_tolerance},
+        "border_tokens": {"count": _border_rows(scores, border_tolerance), "border_tolerance": border_tolerance},
+    }
+
+
+def rates_by(
+    scores: pl.DataFrame,
+    key: Literal["repetitions", "split"],
+    *,
+    tau: float = 0.001,
+    numeric_tolerance: float = 0.001,
+    border_tolerance: float = 0.001,
+) -> list[dict[str, Any]]:
+    """The `rates` of each group of rows that share a value of `key`, ascending, each with that value under `key`.
+
+    Rows without a value form a last group whose value is None, so the groups' examples add up to the table's. The list
+    is empty where no row has a value.
+    """
+    if key not in ("repetitions", "split"):
+        raise InputError(f"rates can be grouped by 'repetitions' or 'split', not by {key!r}.")
+    log_prob_bounds(scores, key)
+    if scores[key].null_count() == scores.height:
+        return []
+    groups = scores.sort(key, nulls_last=True, maintain_order=True).partition_by(key, maintain_order=True)
+    return [
+        {
+            key: group[key][0],
+            **rates(group, tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance),
+        }
+        for group in groups
+    ]
+
+
+def log_prob_bounds(scores: pl.DataFrame, *needed: str) -> tuple[Array, Array]:
+    """Each row's lower and upper bound on log p_z: both its log_prob, but -inf below where the row was stopped.
+
+    Checks what every analysis relies on: the columns are there (`needed` too), the rows are of one scheme, and each
+    log_prob is that of a probability.
+    """
+    missing = [name for name in ("example_id", "scheme", "log_prob", "stopped", *needed) if name not in scores.columns]
+    if missing:
+        raise InputError(
+            f"the score table has no column {missing[0]!r}; pass the table that a scan or score run writes."
+        )
+    if scores["scheme"].n_unique() > 1:
+        schemes = ", ".join(f"'{scheme}'" for scheme in scores["scheme"].unique().sort())
+        raise InputError(f"these scores are of several schemes ({schemes}); filter the table to one of them first.")
+    for name in {"log_prob", "stopped", *needed} & {"log_prob", "stopped", "greedy"}:
+        if scores[name].null_count():
+            row = scores.row(int(scores[name].is_null().arg_max() or 0), named=True)
+            raise InputError(f"example {row['example_id']!r} has no {name}; score it again.")
+    upper = scores["log_prob"].cast(pl.Float64).to_numpy().copy()
+    if not (upper <= 0).all():
+        row = scores.row(int((~(upper <= 0)).argmax()), named=True)
+        raise InputError(
+            f"example {row['example_id']!r} has log_prob {row['log_prob']}, which is that of no probability."
+        )
+    lower = np.where(scores["stopped"].to_numpy(), -math.inf, upper)
+    return lower, upper
+
+
+def _rate(count: int, count_upper: int, total: int) -> Rate:
+    return {
+        "count": count,
+        "rate": count / total,
+        "rate_upper": count_upper / total,
+        "interval": [wilson(count, total)[0], wilson(count_upper, total)[1]],
+    }
+
+
+def _at_or_above(ascending: Array, probability: float) -> int:
+    return int(ascending.size - np.searchsorted(ascending, math.log(probability), side="left"))
+
+
+def _reaching(ascending: Array, n: int, p: float) -> int:
+    """How many rows appear at least once in n generations with probability p or more.
+
+    A search in the sorted rows instead of one at_least_once per row, and with the very function that queries_needed
+    uses, so that this table and n_passing_greedy agree to the last row.
+    """
+    rows: Sequence[float] = ascending  # type: ignore[assignment]
+    return ascending.size - bisect_left(rows, p, key=lambda log_prob: at_least_once(math.exp(log_prob), n))
+
+
+def _passing(lower: Array, upper: Array, greedy: int, p: float) -> Passing:
+    n, log10_n = _queries_for_more_than(lower, greedy, p)
+    n_lower, log10_n_lower = _queries_for_more_than(upper, greedy, p)
+    return {"n": n, "log10_n": log10_n, "n_lower": n_lower, "log10_n_lower": log10_n_lower}
+
+
+def _queries_for_more_than(ascending: Array, count: int, p: float) -> tuple[int | None, float | None]:
+    """The smallest n at which more than `count` rows reach p, and its decimal logarithm."""
+    if count >= ascending.size:
+        return None, None
+    # More likely rows need fewer queries, so the row that makes it one more than `count` decides.
+    log_prob = float(ascending[ascending.size - 1 - count])
+    if log_prob == -math.inf:
+        return None, None
+    if log_prob < _LEAST_COUNTABLE:
+        return None, (math.log(-math.log1p(-p)) - log_prob) / math.log(10)
+    n = int(queries_needed(math.exp(log_prob), at_least=p))
+    return n, math.log10(n)
+
+
+def _border_rows(scores: pl.DataFrame, tolerance: float) -> int:
+    near = scores["margins"].list.eval(pl.element().abs() < tolerance).list.any()
+    return int(near.sum())

@@ -1,0 +1,276 @@
+"""The command line: parse, call, print. Numbers go to standard output, progress and messages to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from rote.errors import InputError, RoteError
+
+if TYPE_CHECKING:
+    from rote.decoding import Scheme
+    from rote.models.base import LogitModel
+    from rote.runs.store import Run
+
+app = typer.Typer(
+    help="Measure what a language model knows by rote: how much of a text it can be made to repeat, and how likely.",
+    epilog="Start with: rote scan   (bundled text, bundled model, no network)",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+messages = Console(stderr=True, highlight=False)
+
+Model = Annotated[str, typer.Option("--model", "-m", help="Model folder, hub id, .gguf file, or 'bundled'.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Run folder. Default: runs/TEXT-MODEL.", show_default=False)
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
+Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
+DeviceMap = Annotated[str | None, typer.Option(help="Spread a large model over devices: auto.", show_default=False)]
+Revision = Annotated[str | None, typer.Option(help="Revision of a hub model.", show_default=False)]
+Bos = Annotated[str, typer.Option(help="BOS before every prefix: auto (if the tokenizer has one), always, never.")]
+Prefix = Annotated[int, typer.Option(help="Tokens in the prompt.")]
+Suffix = Annotated[int, typer.Option(help="Tokens that must come back.")]
+Temperature = Annotated[float, typer.Option(help="Sampling temperature; 0 is greedy.")]
+TopK = Annotated[int, typer.Option(help="Keep the k most likely tokens (ties kept); 0 keeps all.")]
+TopP = Annotated[float | None, typer.Option(help="Keep the smallest set with this probability.", show_default=False)]
+Tau = Annotated[float, typer.Option(help="Smallest probability that counts as extraction.")]
+StopEarly = Annotated[
+    bool, typer.Option("--stop-early", help="Give up what is certain to end below tau. Same numbers at or above it.")
+]
+BatchSize = Annotated[str, typer.Option(help="Examples per batch, or 'auto'.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+@app.command(epilog="Example: rote scan book.txt --model ./my-model --out runs/book")
+def scan(
+    text: Annotated[
+        Path | None,
+        typer.Argument(help="A UTF-8 text file. Default: Alice in Wonderland, bundled.", show_default=False),
+    ] = None,
+    model: Model = "bundled",
+    out: Out = None,
+    prefix: Prefix = 50,
+    suffix: Suffix = 50,
+    stride: Annotated[int, typer.Option(help="Characters from one window to the next.")] = 10,
+    temperature: Temperature = 1.0,
+    top_k: TopK = 40,
+    top_p: TopP = None,
+    tau: Tau = 1e-3,
+    stop_early: StopEarly = False,
+    batch_size: BatchSize = "auto",
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    device_map: DeviceMap = None,
+    revision: Revision = None,
+    bos: Bos = "auto",
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Where in this text has the model learned it by rote? Scores sliding windows; stop and continue at any time."""
+    from rote.corpus.formats import read_text
+    from rote.models.base import BUNDLED_TEXT
+
+    scheme = _scheme(temperature, top_k, top_p)
+    path = text or BUNDLED_TEXT
+    content = read_text(path)
+    folder = out or _default_folder(path, model)
+    loaded = _load(model, device, dtype, device_map, revision, bos)
+    from rote.runs.engine import scan as run_scan
+
+    with _progress() as tell, _resumable(folder):
+        run = run_scan(
+            content, loaded, out=folder, name=path.name, prefix=prefix, suffix=suffix, stride=stride, schemes=[scheme],
+            tau=tau, stop_early=stop_early, batch_size=_batch_size(batch_size), progress=tell,
+        )  # fmt: skip
+    _print_summary(run, as_json)
+
+
+@app.command(epilog="Example: rote score examples.jsonl --model ./my-model --out runs/examples")
+def score(
+    examples: Annotated[
+        Path, typer.Argument(help='JSONL: {"prefix": [ids], "suffix": [ids]} or {"text": "..."} a line.')
+    ],
+    model: Model = "bundled",
+    out: Out = None,
+    prefix: Prefix = 50,
+    suffix: Suffix = 50,
+    temperature: Temperature = 1.0,
+    top_k: TopK = 40,
+    top_p: TopP = None,
+    tau: Tau = 1e-3,
+    stop_early: StopEarly = False,
+    batch_size: BatchSize = "auto",
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    device_map: DeviceMap = None,
+    revision: Revision = None,
+    bos: Bos = "auto",
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Score given examples. --prefix and --suffix say where a {"text": ...} line is split, in tokens."""
+    from rote.corpus.formats import read_examples
+
+    scheme = _scheme(temperature, top_k, top_p)
+    folder = out or _default_folder(examples, model)
+    loaded = _load(model, device, dtype, device_map, revision, bos)
+    given = read_examples(examples, loaded.tokenizer, prefix=prefix, suffix=suffix)
+    from rote.runs.engine import score as run_score
+
+    with _progress() as tell, _resumable(folder):
+        run = run_score(
+            given, loaded, out=folder, name=examples.name, schemes=[scheme], tau=tau, stop_early=stop_early,
+            batch_size=_batch_size(batch_size), progress=tell,
+        )  # fmt: skip
+    _print_summary(run, as_json)
+
+
+@app.command(epilog="Example: rote report runs/alice-bundled")
+def report(
+    folder: Annotated[Path, typer.Argument(help="A finished run folder.")],
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Write report.html anew from a run folder and print its summary."""
+    from rote.runs.store import Run
+
+    run = Run.open(folder)
+    run.report()
+    _print_summary(run, as_json)
+
+
+@app.command(epilog="Example: rote doctor")
+def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
+    """What is installed, which devices there are, which extras are missing and how to get them."""
+    from rote.doctor import examine
+
+    with messages.status("looking around"):
+        found = examine()
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for key, value in found.items():
+        table.add_row(f"[bold]{escape(key)}[/]", escape(str(value)))
+    Console(highlight=False).print(table)
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
+) -> None:
+    if show:
+        import rote
+
+        print(f"rote {rote.__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; mistakes of the user end in one line that says what to do."""
+    try:
+        code = app(standalone_mode=False)
+    except RoteError as error:
+        if "--debug" in sys.argv:
+            raise
+        messages.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        messages.print("stopped.")
+        sys.exit(130)
+    except Exception as error:
+        show = getattr(error, "show", None)  # click's own usage errors print themselves
+        if show is None:
+            raise
+        show()
+        sys.exit(getattr(error, "exit_code", 2))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _scheme(temperature: float, top_k: int, top_p: float | None) -> Scheme:
+    from rote.decoding import GREEDY, Scheme
+
+    if top_k < 0:
+        raise InputError(f"--top-k must be 0 (keep all) or more, not {top_k}.")
+    return GREEDY if temperature == 0 else Scheme(temperature=temperature, top_k=top_k or None, top_p=top_p)
+
+
+def _batch_size(value: str) -> Any:
+    if value == "auto":
+        return value
+    if not value.isdigit() or int(value) < 1:
+        raise InputError(f"--batch-size must be 'auto' or a whole number of at least 1, not {value!r}.")
+    return int(value)
+
+
+def _default_folder(source: Path, model: str) -> Path:
+    return Path("runs") / f"{source.stem}-{Path(model).name.removesuffix('.gguf')}"
+
+
+def _load(model: str, device: str, dtype: str, device_map: str | None, revision: str | None, bos: str) -> LogitModel:
+    with messages.status(f"loading {model}"):
+        from rote.models.base import load
+
+        return load(model, device=device, dtype=dtype, device_map=device_map, revision=revision, bos=bos)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _progress() -> Iterator[Any]:
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=messages, transient=True) as bar:
+        tasks: dict[str, Any] = {}
+        names = {"windows": "cutting windows", "scored": "scoring"}
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(names[what], total=total, rate="", completed=done)
+            task = bar.tasks[tasks[what]]
+            bar.update(tasks[what], completed=done, rate=f"{task.speed:,.0f}/s" if task.speed else "")
+
+        yield tell
+
+
+@contextmanager
+def _resumable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        from rote.runs.store import Run
+
+        stored = Run.open(folder).progress() if (folder / "manifest.json").is_file() else "nothing stored yet"
+        messages.print(f"stopped: {stored} in {folder}. Run the same command again to go on.", soft_wrap=True)
+        sys.exit(130)
+
+
+def _print_summary(run: Run, as_json: bool) -> None:
+    summary = run.summary
+    if as_json:
+        print(json.dumps(summary, indent=1, ensure_ascii=False))
+        return
+    from rote.report.words import summary_lines
+
+    out = Console(highlight=False)
+    for line in summary_lines(run.manifest, summary):
+        out.print(escape(line), soft_wrap=True)
+    out.print(f"\nreport   {run.folder / 'report.html'}\ntable    {run.folder / 'scores'}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

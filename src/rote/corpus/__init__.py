@@ -1,0 +1,1 @@
+"""Texts and corpora turned into examples. Knows tokenizers, never models."""

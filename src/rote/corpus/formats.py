@@ -1,0 +1,300 @@
+"""Files in and out: a text, and examples as JSON lines."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rote.corpus.windows import lone_surrogate, plain_backend, require_positive
+from rote.errors import InputError
+from rote.tokens import Example
+
+PREFIX = 50
+SUFFIX = 50
+SPANS = ("start", "suffix_start", "suffix_end")
+KNOWN_METADATA = ("repetitions", "split")
+KEYS = ("id", "prefix", "suffix", "text", *SPANS, *KNOWN_METADATA, "metadata")
+SHAPES = '{"prefix": [token ids], "suffix": [token ids]} or {"text": "..."}'
+MARKS = (  # UTF-32 first: its little-endian mark starts with UTF-16's
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+
+
+def read_text(path: Path) -> str:
+    """The file's text, decoded as UTF-8, every character as it is.
+
+    Newlines are not translated, so that code points of the result are code points of the file. A byte order mark at
+    the very start is dropped: it says how the file is stored and is no part of the text.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file. Check the path.") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder. Give one text file.") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}. Check its permissions.") from None
+    for mark, encoding in MARKS:
+        if data.startswith(mark):
+            raise InputError(f"{path} is {encoding}. Save it as UTF-8: `iconv -f {encoding} -t UTF-8 OLD > NEW`.")
+    zero = data.find(b"\0")
+    if zero >= 0:
+        raise InputError(
+            f"{path} is not a text file: byte {zero} is NUL. Give plain UTF-8 text (export a PDF, EPUB or "
+            "word-processor document as text first; convert UTF-16 with `iconv -f UTF-16LE -t UTF-8 OLD > NEW`)."
+        )
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} is not UTF-8: byte {error.start} (0x{data[error.start]:02X}) cannot be decoded. If it is text "
+            "in another encoding, convert it: `iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW`."
+        ) from None
+    text = text.removeprefix("\ufeff")
+    if not text:
+        raise InputError(f"{path} is empty. Give a file with text in it.")
+    return text
+
+
+def read_examples(
+    path: Path, tokenizer: Any | None, *, prefix: int | None = None, suffix: int | None = None
+) -> list[Example]:
+    """Examples from a JSON-lines file: one object a line, blank lines aside, in one of two shapes.
+
+    Token ids, used as they are: `{"prefix": [ids], "suffix": [ids]}`, with optional `start`, `suffix_start` and
+    `suffix_end` (all three: code points of the text the example was cut from). If `prefix` or `suffix` is given,
+    every such example must have that length.
+
+    Text: `{"text": "..."}`, tokenised once, as plain text without special tokens, and split by token index into
+    `prefix` and `suffix` tokens (50 and 50 unless given). As in a window, the first `prefix` + `suffix` tokens are
+    the example and whatever follows them is not used; a text with fewer tokens is an error.
+
+    Both may have `id` (unique; `line-N` if missing), `metadata` (an object), and `repetitions` (how often the example
+    stands in the training data) and `split`, which join the metadata.
+    """
+    for option, value in (("prefix", prefix), ("suffix", suffix)):
+        if value is not None:
+            require_positive(option, value)
+    examples: list[Example] = []
+    lines_by_id: dict[str, int] = {}
+    backend: Any = None
+    # Not splitlines(): a JSON string may hold U+2028 and the like as they are.
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        record = _parse(line, where)
+        if "text" in record and backend is None:
+            if tokenizer is None:
+                _fail(where, "a text example needs a tokenizer. Name the model it is for, or give token ids.")
+            backend = plain_backend(tokenizer)
+        example = _example(record, f"line-{number}", where, backend, prefix, suffix)
+        first = lines_by_id.setdefault(example.id, number)
+        if first != number:
+            _fail(where, f"the id {example.id!r} is already that of line {first}. Give every example its own id.")
+        examples.append(example)
+    if not examples:
+        raise InputError(f"{path} holds no examples. Give one JSON object a line: {SHAPES}.")
+    return examples
+
+
+def write_examples(path: Path, examples: Iterable[Example]) -> None:
+    """Write examples as token ids, one JSON object a line; `read_examples` gives back exactly the same examples.
+
+    An example that would not come back the same (a repeated id, metadata that JSON cannot hold) is an error, and then
+    nothing is written.
+    """
+    lines: list[str] = []
+    ids: set[str] = set()
+    for example in examples:
+        where = f"example {example.id!r}"
+        if example.id in ids:
+            _fail(where, "this id is there twice. Give every example its own id.")
+        ids.add(example.id)
+        spans = {key: getattr(example, key) for key in SPANS if getattr(example, key) is not None}
+        record = {"id": example.id, "prefix": example.prefix, "suffix": example.suffix, **spans}
+        if example.metadata:
+            record["metadata"] = dict(example.metadata)
+        try:
+            line = json.dumps(record, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(f"{where} is not JSON: {error}. Use plain numbers, strings, lists and dicts.") from None
+        _check_unicode(line, where)
+        if _example(_parse(line, where), "", where, None, None, None) != example:
+            _fail(where, "it would not be read back as it is. Use lists, not tuples, and string keys in its metadata.")
+        lines.append(line + "\n")
+    if not lines:
+        raise InputError(f"there are no examples to write to {path}.")
+    try:
+        Path(path).write_bytes("".join(lines).encode("utf-8"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}. Check the folder.") from None
+
+
+def _fail(where: str, problem: str) -> NoReturn:
+    raise InputError(f"{where}: {problem}")
+
+
+def _check_unicode(json_text: str, where: str) -> None:
+    lone = lone_surrogate(json_text)
+    if lone is not None:
+        code = f"\\u{ord(json_text[lone]):04x}"
+        _fail(where, f"{code} is half of a surrogate pair, which is not text. Write both halves, or leave it out.")
+
+
+def _parse(line: str, where: str) -> dict[str, Any]:
+    """The line's object. Stricter than `json`, which takes NaN, numbers too large to hold, and keys given twice."""
+
+    def constant(name: str) -> NoReturn:
+        _fail(where, f"{name} is not JSON. Use null, or leave the key out.")
+
+    def number(digits: str) -> float:
+        value = float(digits)
+        if not math.isfinite(value):
+            _fail(where, f"the number {digits} is too large.")
+        return value
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(items)
+        if len(found) < len(items):
+            twice = next(key for place, (key, _) in enumerate(items) if key in dict(items[:place]))
+            _fail(where, f"the key {twice!r} is given twice. Keep one of the two.")
+        return found
+
+    try:
+        record = json.loads(line, parse_constant=constant, parse_float=number, object_pairs_hook=pairs)
+    except json.JSONDecodeError as error:
+        _fail(where, f"not JSON ({error.msg} at character {error.pos}). Give one JSON object a line: {SHAPES}.")
+    except (ValueError, RecursionError) as error:  # an integer of thousands of digits; brackets nested too deeply
+        _fail(where, f"not usable JSON ({error}). Give one JSON object a line: {SHAPES}.")
+    if not isinstance(record, dict):
+        _fail(where, f"a JSON {_kind(record)}, not an object. Give one object a line: {SHAPES}.")
+    if "\\ud" in line.lower():  # only an escape can bring half a surrogate pair into decoded UTF-8
+        _check_unicode(json.dumps(record, ensure_ascii=False), where)
+    return record
+
+
+def _example(
+    record: Mapping[str, Any], default_id: str, where: str, backend: Any, prefix: int | None, suffix: int | None
+) -> Example:
+    unknown = [key for key in record if key not in KEYS]
+    if unknown:
+        _fail(where, f"unknown key {unknown[0]!r}. The keys are {', '.join(KEYS)}; put anything else under metadata.")
+    name = _id(record.get("id", default_id), where)
+    metadata = _metadata(record, where)
+    given = [key for key in ("prefix", "suffix", *SPANS) if key in record]
+    if "text" in record:
+        if given:
+            _fail(where, f"both 'text' and {given[0]!r}: they belong to two shapes. Give either {SHAPES}.")
+        prefix_ids, suffix_ids = _split(record["text"], where, backend, prefix or PREFIX, suffix or SUFFIX)
+        return Example(id=name, prefix=prefix_ids, suffix=suffix_ids, metadata=metadata)
+    for key, length in (("prefix", prefix), ("suffix", suffix)):
+        _check_ids(record, key, where)
+        if length is not None and len(record[key]) != length:
+            _fail(
+                where,
+                f"{key} has {len(record[key])} tokens, and --{key} {length} asks for another length. Leave the option "
+                "out: token ids are used as they are.",
+            )
+    start, suffix_start, suffix_end = _spans(record, where)
+    return Example(
+        id=name,
+        prefix=tuple(record["prefix"]),
+        suffix=tuple(record["suffix"]),
+        start=start,
+        suffix_start=suffix_start,
+        suffix_end=suffix_end,
+        metadata=metadata,
+    )
+
+
+def _id(value: Any, where: str) -> str:
+    if _is_count(value):
+        return str(value)
+    if not isinstance(value, str) or not value:
+        _fail(where, f"id is {_show(value)}. Give a string that is not empty, or leave id out to use the line number.")
+    return value
+
+
+def _metadata(record: Mapping[str, Any], where: str) -> dict[str, Any]:
+    metadata = record.get("metadata", {})
+    if not isinstance(metadata, dict):
+        _fail(where, f"metadata is {_show(metadata)}. Give an object, or leave it out.")
+    metadata = dict(metadata)
+    for key in KNOWN_METADATA:
+        if key in record and key in metadata:
+            _fail(where, f"{key} is given twice, once under metadata. Keep one of the two.")
+        if key in record:
+            metadata[key] = record[key]
+    repetitions, split = metadata.get("repetitions"), metadata.get("split")
+    if repetitions is not None and not _is_count(repetitions):
+        _fail(where, f"repetitions is {_show(repetitions)}. Give a whole number of at least 0.")
+    if split is not None and not isinstance(split, str):
+        _fail(where, f'split is {_show(split)}. Give a string such as "train".')
+    return metadata
+
+
+def _check_ids(record: Mapping[str, Any], key: str, where: str) -> None:
+    if key not in record:
+        _fail(where, f"no {key!r}. Give either {SHAPES}.")
+    ids = record[key]
+    if isinstance(ids, str):
+        _fail(
+            where,
+            f'{key} is text. Give one {{"text": "..."}} that is tokenised as a whole and then split: a prefix and '
+            "a suffix tokenised apart are not the tokens of the text. Or give token ids.",
+        )
+    if not isinstance(ids, list):
+        _fail(where, f"{key} is {_show(ids)}. Give a list of token ids.")
+    if not ids:
+        _fail(where, f"{key} is empty. Give at least one token id.")
+    for place, token in enumerate(ids):
+        if not _is_count(token):
+            _fail(where, f"{key}[{place}] is {_show(token)}. Give token ids: whole numbers of at least 0.")
+
+
+def _spans(record: Mapping[str, Any], where: str) -> tuple[int | None, int | None, int | None]:
+    if not any(key in record for key in SPANS):
+        return None, None, None
+    values: list[Any] = [record.get(key) for key in SPANS]
+    if not all(_is_count(value) for value in values) or values != sorted(values):
+        shown = ", ".join(f"{key} {_show(record[key]) if key in record else 'missing'}" for key in SPANS)
+        _fail(where, f"{shown}. Give all three, with 0 <= start <= suffix_start <= suffix_end, or none.")
+    start, suffix_start, suffix_end = values
+    return start, suffix_start, suffix_end
+
+
+def _split(text: Any, where: str, backend: Any, prefix: int, suffix: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if not isinstance(text, str):
+        _fail(where, f"text is {_show(text)}. Give a string.")
+    ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+    if len(ids) < prefix + suffix:
+        _fail(
+            where,
+            f"the text has {len(ids)} tokens, and prefix {prefix} + suffix {suffix} need {prefix + suffix}. "
+            "Give a longer text, or a smaller --prefix or --suffix.",
+        )
+    return tuple(ids[:prefix]), tuple(ids[prefix : prefix + suffix])
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _kind(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return "constant"
+    return {str: "string", list: "list", int: "number", float: "number"}.get(type(value), "object")
+
+
+def _show(value: Any) -> str:
+    """A value as JSON writes it, short enough for one line."""
+    shown = json.dumps(value)
+    return shown if len(shown) <= 40 else f"{shown[:40]}..."

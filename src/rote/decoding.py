@@ -1,0 +1,215 @@
+"""Decoding schemes: temperature, then top-k, then top-p, renormalised; or greedy.
+
+`target_scores` computes, for rows of logits and one target token each, everything verbatim extraction needs, for any
+number of schemes at once. All of it happens on the logits' device; nothing of vocabulary size leaves this module.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rote.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """How the next token is drawn.
+
+    Logits are divided by `temperature`; `top_k` keeps every token whose logit is at least the k-th largest (ties at
+    rank k are all kept, so the support may hold more than k tokens); `top_p` keeps the smallest set of most likely
+    tokens whose probability, among what top-k left, sums to at least p (equal probabilities enter lower id first);
+    what is kept is renormalised. `temperature=0` is greedy: the argmax, ties to the lowest id.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = 40
+    top_p: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise InputError(f"temperature must be a number of at least 0 (0 is greedy), not {self.temperature}.")
+        if self.temperature == 0 and (self.top_k is not None or self.top_p is not None):
+            raise InputError("temperature 0 is greedy decoding and takes no top_k or top_p; use rote.GREEDY.")
+        if self.top_k is not None and self.top_k < 1:
+            raise InputError(f"top_k must be at least 1, not {self.top_k}; leave it out to keep the whole vocabulary.")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise InputError(f"top_p must lie in (0, 1], not {self.top_p}.")
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0
+
+    def __str__(self) -> str:
+        if self.greedy:
+            return "greedy"
+        parts = [f"temperature={self.temperature:g}"]
+        if self.top_k is not None:
+            parts.append(f"top_k={self.top_k}")
+        if self.top_p is not None:
+            parts.append(f"top_p={self.top_p:g}")
+        return " ".join(parts)
+
+    def check(self, vocabulary: int) -> None:
+        if self.top_k is not None and self.top_k > vocabulary:
+            raise InputError(
+                f"top_k={self.top_k} is larger than the model's vocabulary of {vocabulary} tokens; "
+                "choose a smaller top_k, or None to keep the whole vocabulary."
+            )
+
+
+GREEDY = Scheme(temperature=0, top_k=None)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetScores:
+    """What rows of logits say about one target token each. First axis of the scheme tensors: schemes; last: rows."""
+
+    base_log_probs: Tensor  # [rows] float32, log-softmax of the raw logits at the target
+    ranks: Tensor  # [rows] int32, 1 + number of strictly larger logits
+    argmax: Tensor  # [rows] bool, the target is what greedy decoding emits
+    log_probs: Tensor  # [schemes, rows] float32, -inf outside the support, never above 0
+    margins: Tensor  # [schemes, rows] float32, see `target_scores`
+
+
+def target_scores(logits: Tensor, targets: Tensor, schemes: Sequence[Scheme]) -> TargetScores:
+    """Score one target token per row of `logits` [rows, vocabulary] under every scheme.
+
+    A margin says how firmly the target stands inside (+) or outside (-) the scheme's support: the smallest change that,
+    made to any of the raw logits, could carry it across the border. Two correct computations whose logits differ by
+    less than the margin agree on which side it is. It is infinite where the scheme truncates nothing.
+    """
+    vocabulary = logits.shape[1]
+    columns = torch.arange(vocabulary, device=logits.device)
+    value = logits.gather(1, targets[:, None])
+    ranks = (logits > value).sum(1, dtype=torch.int32) + 1
+    tied_before = ((logits == value) & (columns < targets[:, None])).sum(1, dtype=torch.int32)
+    argmax = (ranks == 1) & (tied_before == 0)
+    wanted = max(2 if s.greedy else (s.top_k or 0) + 1 for s in schemes)
+    top = largest(logits, min(wanted, vocabulary)).float() if wanted > 1 else logits.new_empty(len(logits), 0)
+
+    target = value[:, 0].float()
+    total = torch.logsumexp(logits.float(), 1)
+    base = torch.where(torch.isposinf(total), torch.nan, target - total)  # an infinite logit leaves no distribution
+    rows = [_under_scheme(s, logits, target, argmax, tied_before, top) for s in schemes]
+    return TargetScores(
+        base_log_probs=base.clamp(max=0),
+        ranks=ranks,
+        argmax=argmax,
+        log_probs=torch.stack([log_prob for log_prob, _ in rows]),
+        margins=torch.stack([margin for _, margin in rows]),
+    )
+
+
+def _under_scheme(
+    scheme: Scheme, logits: Tensor, target: Tensor, argmax: Tensor, tied_before: Tensor, top: Tensor
+) -> tuple[Tensor, Tensor]:
+    """(log-prob, margin) of the target under one scheme; `top` holds at least the top_k + 1 largest logits, sorted."""
+    never = torch.full_like(target, -torch.inf)
+    always = torch.full_like(target, torch.inf)
+    vocabulary = logits.shape[1]
+    if scheme.greedy:
+        rival = top[:, 1] if vocabulary > 1 else never
+        margin = torch.where(argmax, (target - rival) / 2, (target - top[:, 0]) / 2)
+        return torch.where(argmax, torch.zeros_like(target), never), margin
+
+    temperature = scheme.temperature
+    truncates = scheme.top_p is not None and scheme.top_p < 1
+    if scheme.top_k is None or scheme.top_k == vocabulary:
+        if truncates:
+            kept = logits.float().sort(1, descending=True).values
+            return _nucleus(scheme, kept, target, tied_before)
+        return (target / temperature - torch.logsumexp(logits.float() / temperature, 1)).clamp(max=0), always
+
+    k = scheme.top_k
+    kept, border = top[:, :k], top[:, k - 1]
+    # Ties at rank k are all kept: they are counted on the whole row, after the division, as the scheme is defined.
+    ties = (logits.float() / temperature >= (border / temperature)[:, None]).sum(1) - k
+    inside = target / temperature >= border / temperature
+    margin = torch.where(inside, (target - top[:, k]) / 2, (target - border) / 2)
+    if truncates:
+        beyond = (logits.float() / temperature - top[:, :1] / temperature).double().exp().sum(1)
+        log_prob, nucleus_margin = _nucleus(scheme, kept, target, tied_before, extra=ties, everything=beyond)
+        margin = torch.where(inside, torch.sign(nucleus_margin) * torch.minimum(margin, nucleus_margin.abs()), margin)
+        return torch.where(inside, log_prob, never), margin
+    highest = top[:, :1] / temperature
+    mass = torch.exp(kept / temperature - highest).sum(1) + ties * torch.exp(border / temperature - highest[:, 0])
+    log_prob = (target / temperature - highest[:, 0] - mass.log()).clamp(max=0)
+    return torch.where(inside, log_prob, never), margin
+
+
+def _nucleus(
+    scheme: Scheme,
+    kept: Tensor,
+    target: Tensor,
+    tied_before: Tensor,
+    extra: Tensor | None = None,
+    everything: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Top-p among the sorted logits `kept`, to which `extra` more tokens tied with the last one belong.
+
+    In float64: a border that depends on a running sum over the vocabulary should not depend on its rounding. After
+    top-k, `everything` is the weight of the whole vocabulary relative to the largest logit.
+    """
+    assert scheme.top_p is not None
+    threshold = scheme.top_p
+    scaled = (kept / scheme.temperature).double()
+    own = (target / scheme.temperature).double()
+    weight = torch.exp(scaled - scaled[:, :1])
+    own_weight = torch.exp(own - scaled[:, 0])
+    least = weight.sum(1)
+    total = least if extra is None else least + weight[:, -1] * extra
+    most = total if everything is None else torch.maximum(everything, total)
+
+    through = weight.cumsum(1)
+    before = through - weight
+    mass = (weight * (before < threshold * total[:, None])).sum(1)
+    if extra is not None:
+        missing = ((threshold * total - least) / weight[:, -1]).ceil().clamp(min=0)
+        mass = mass + weight[:, -1] * missing.minimum(extra.double())
+    above = torch.where(scaled > own[:, None], weight, 0.0).sum(1)
+    inside = above + tied_before * own_weight < threshold * total
+    log_prob = torch.where(inside, (own - scaled[:, 0] - mass.log()).clamp(max=0), -torch.inf)
+
+    # Changing every logit by at most d multiplies the odds of a set by at most exp(2d) and can bring tokens within 2d
+    # of the target before it. Inside, the target leaves once the set before it reaches the threshold; outside, the
+    # mirror image. Top-k's own set may lose its ties meanwhile (`least`) or take in more of the vocabulary (`most`).
+    # Sets and their complements are summed apart: a difference would lose the small one.
+    wall = math.log(threshold) - math.log1p(-threshold)
+    distance = (own[:, None] - scaled) / 2
+    is_own = scaled == own[:, None]
+    others = torch.where(is_own & (is_own.cumsum(1) == 1), 0.0, weight)
+    rest = others.flip(1).cumsum(1).flip(1)
+    behind = torch.cat([rest[:, 1:], torch.zeros_like(rest[:, :1])], 1)
+    level = torch.where(scaled > own[:, None], 0.0, weight).sum(1)
+
+    room = (wall - others.cumsum(1).log() + (behind + own_weight[:, None]).log()) / 2
+    leave = torch.where(distance >= 0, torch.maximum(distance, room), torch.inf).amin(1)
+    leave = torch.minimum(leave, (wall - above.log() + level.log()) / 2)
+    added = most - least
+    room = (before.log() - (rest + own_weight[:, None] + added[:, None]).log() - wall) / 2
+    enter = torch.where(distance <= 0, torch.maximum(-distance, room), torch.inf).amin(1)
+    enter = torch.minimum(enter, (above.log() - (level + added).log() - wall) / 2)
+    margin = torch.where(inside, leave.clamp(min=0), -enter.clamp(min=0)) * scheme.temperature
+    return log_prob.float(), margin.float()
+
+
+def largest(logits: Tensor, k: int) -> Tensor:
+    """The k largest values of each row, sorted: what `topk` gives, several times faster on a wide vocabulary.
+
+    A value among the k largest lies in a block whose maximum is among the k largest block maxima, or else those k
+    maxima are at least as large and stand in for it.
+    """
+    rows, vocabulary = logits.shape
+    width = 128
+    blocks = vocabulary // width
+    if 4 * k > blocks:
+        return logits.topk(k, dim=1).values
+    head, tail = logits[:, : blocks * width].view(rows, blocks, width), logits[:, blocks * width :]
+    chosen = head.amax(2).topk(k, dim=1, sorted=False).indices
+    candidates = head.gather(1, chosen[:, :, None].expand(-1, -1, width)).reshape(rows, k * width)
+    return torch.cat([candidates, tail], 1).topk(k, dim=1).values

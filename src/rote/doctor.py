@@ -1,0 +1,70 @@
+"""What this machine has and lacks, for `rote doctor`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from importlib.metadata import PackageNotFoundError, version
+
+import rote
+
+NEEDED = ("torch", "transformers", "pyarrow", "polars")
+EXTRAS = {
+    "report": ("matplotlib",),
+    "ray": ("ray",),
+    "probes": ("httpx", "rapidfuzz", "scikit-learn"),
+    "dev": ("pytest", "hypothesis", "ruff", "mypy"),
+}
+
+
+def examine() -> dict[str, str]:
+    """Name of each thing looked at, and what was found."""
+    found = {
+        "rote": rote.__version__,
+        "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
+        **{name: installed(name) or "missing: pip install rote" for name in NEEDED},
+        "devices": devices(),
+    }
+    for extra, packages in EXTRAS.items():
+        missing = [name for name in packages if installed(name) is None]
+        get = f"missing {', '.join(missing)}: pip install 'rote[{extra}]'"
+        found[f"extra {extra}"] = get if missing else "installed"
+    found["bundled model"] = try_bundled()
+    return found
+
+
+def installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def devices() -> str:
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    listed = [f"cpu ({cores} cores, {torch.get_num_threads()} threads used)"]
+    for index in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(index)
+        listed.append(f"cuda:{index} {properties.name} ({properties.total_memory / 2**30:.0f} GiB)")
+    if torch.backends.mps.is_available():
+        listed.append("mps")
+    return ", ".join(listed)
+
+
+def try_bundled() -> str:
+    """Load the bundled model and score the first window of the bundled text: the whole path, once."""
+    from rote.models.base import BUNDLED_TEXT
+
+    began = time.perf_counter()
+    model = rote.load("bundled")
+    loaded = time.perf_counter()
+    first = rote.windows(BUNDLED_TEXT.read_text(encoding="utf-8")[:2000], model.tokenizer, stride=2000)[0]
+    result = rote.verbatim(model, [first])[0]
+    done = time.perf_counter()
+    return (
+        f"loads in {loaded - began:.1f} s; the first window of the bundled text: p_z = {result.prob:.3f} "
+        f"({result.scheme}) in {1000 * (done - loaded):.0f} ms"
+    )

@@ -1,0 +1,301 @@
+"""Causal language models through transformers: a folder, a hub id or a GGUF file."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from rote.errors import InputError, ModelError
+from rote.models.base import BUNDLED, Dtype
+from rote.tokens import BosPolicy
+
+LOGIT_TOLERANCE = {torch.float32: 5e-4, torch.float16: 0.1, torch.bfloat16: 0.5}
+"""Measured with `benchmarks/tolerance.py`, rounded up: see docs/numerics.md."""
+
+
+class HuggingFaceModel:
+    """A `LogitModel` around any `AutoModelForCausalLM`."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any = None,
+        *,
+        name: str = "model",
+        revision: str | None = None,
+        fingerprint: str = "none",
+        bos: BosPolicy = "auto",
+        compile: bool = False,
+    ) -> None:
+        self._model = model.eval().requires_grad_(False)
+        self.tokenizer = tokenizer
+        self.name, self.revision, self.fingerprint = name, revision, fingerprint
+        self.bos_policy = bos
+        self.bos_id = _resolve_bos(tokenizer, bos, name)
+        self._config = model.config.get_text_config()
+        self.eos_ids = _eos_ids(model, tokenizer)
+        self.device = model.get_input_embeddings().weight.device
+        self.dtype: torch.dtype = model.dtype
+        self._output = model.get_output_embeddings()
+        self._base = model.base_model
+        self.compiled = False
+        self._split = self._can_split()
+        self.vocabulary = int(self._output.weight.shape[0]) if self._split else int(self._config.vocab_size)
+        _check_tokenizer(tokenizer, self.vocabulary, name)
+        if compile:
+            for layer in _layers(self._base):
+                layer.compile()  # one graph serves every layer: compiling takes seconds, not a minute
+            self.compiled = True
+
+    @property
+    def context_length(self) -> int | None:
+        length = getattr(self._config, "max_position_embeddings", None)
+        return int(length) if length else None
+
+    @property
+    def logit_tolerance(self) -> float:
+        return LOGIT_TOLERANCE.get(self.dtype, 0.5)
+
+    @property
+    def batch_tokens(self) -> int:
+        if self.device.type == "cuda":
+            # Live activations per position: the residual stream, one layer's projections and MLP, in the model's dtype.
+            width = 12 * self._config.hidden_size + 3 * (getattr(self._config, "intermediate_size", None) or 0)
+            memory = torch.cuda.get_device_properties(self.device).total_memory
+            return max(1024, min(26_000, int(0.1 * memory / (width * self.dtype.itemsize))))
+        return 3200
+
+    def identity(self) -> Mapping[str, Any]:
+        return {
+            "name": self.name,
+            "revision": self.revision,
+            "fingerprint": self.fingerprint,
+            "parameters": sum(p.numel() for p in self._model.parameters()),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "device": self.device.type,
+            "compiled": self.compiled,
+            "tokenizer": tokenizer_hash(self.tokenizer),
+            "bos": self.bos_policy,
+            "bos_token": self.bos_id,
+        }
+
+    @torch.inference_mode()
+    def hidden(self, tokens: Tensor) -> Tensor:
+        # No attention mask: rows are padded on the right and attention is causal, so no real position sees the padding.
+        if not self._split:
+            return self._model(input_ids=tokens, use_cache=False).logits  # type: ignore[no-any-return]
+        return self._base(input_ids=tokens, use_cache=False).last_hidden_state  # type: ignore[no-any-return]
+
+    @torch.inference_mode()
+    def head(self, hidden: Tensor) -> Tensor:
+        if not self._split:
+            return hidden
+        logits: Tensor = self._output(hidden.to(self._output.weight.device))
+        if scale := getattr(self._config, "logit_scale", None):
+            logits = logits * scale
+        if scale := getattr(self._config, "logits_scaling", None):
+            logits = logits / scale
+        if cap := getattr(self._config, "final_logit_softcapping", None):
+            logits = torch.tanh(logits / cap) * cap
+        return logits
+
+    def _can_split(self) -> bool:
+        """Whether base model plus head gives the model's own logits: tried once on the model itself, at load."""
+        self._split = True
+        if self._output is None or self._base is self._model:
+            return False
+        tokens = torch.arange(1, 9, device=self.device)[None] % int(self._config.vocab_size)
+        with torch.inference_mode():
+            whole = self._model(input_ids=tokens, use_cache=False).logits.float()
+        try:
+            halves = self.head(self.hidden(tokens)).float()
+        except (AttributeError, TypeError, ValueError, RuntimeError):
+            halves = whole[..., :0]
+        if halves.shape == whole.shape and torch.allclose(halves, whole, rtol=1e-2, atol=1e-3, equal_nan=True):
+            return True
+        warnings.warn(
+            f"{self.name}: base model and output embedding do not give the model's logits; using whole forward passes, "
+            "which need more memory.",
+            stacklevel=2,
+        )
+        return False
+
+
+def load_huggingface(
+    name: str | Path,
+    *,
+    device: str,
+    dtype: Dtype,
+    revision: str | None,
+    bos: BosPolicy,
+    device_map: str | Mapping[str, Any] | None,
+    compile: bool | Literal["auto"],
+) -> HuggingFaceModel:
+    import transformers
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    transformers.utils.logging.disable_progress_bar()
+    chosen = torch.device(_pick_device(device))
+    source, options = _source(name)
+    if revision is not None:
+        options["revision"] = revision
+    try:
+        config = _config(source, options)
+        kind = _pick_dtype(dtype, chosen, config)
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=kind, device_map=device_map, **options)
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        raise ModelError(_why_not_loaded(name, error)) from error
+    if "gguf_file" in options:
+        model.hf_quantizer = None
+    if device_map is None:
+        model = model.to(chosen)
+    return HuggingFaceModel(
+        model,
+        tokenizer,
+        name=str(name),
+        revision=revision,
+        fingerprint=fingerprint(weight_files(source, options)),
+        bos=bos,
+        compile=chosen.type == "cuda" if compile == "auto" else compile,
+    )
+
+
+def _source(name: str | Path) -> tuple[str, dict[str, Any]]:
+    """What to hand to from_pretrained: (folder or hub id, options)."""
+    if str(name) == "bundled":
+        return str(BUNDLED), {}
+    path = Path(name)
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise ModelError(f"there is no GGUF file at {path}; check the path.")
+        return str(path.parent), {"gguf_file": path.name}
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise ModelError(f"the folder {path} has no config.json: it is not a Hugging Face model; check the path.")
+        return str(path), {}
+    if path.exists():
+        raise ModelError(f"{path} is a file, not a model: give a model folder, a .gguf file or a hub id.")
+    return str(name), {}
+
+
+def _config(source: str, options: Mapping[str, Any]) -> Any:
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(source, **options)
+
+
+def _why_not_loaded(name: str | Path, error: Exception) -> str:
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return (
+        f"could not load the model {str(name)!r}: {first} "
+        "Give an existing model folder, a .gguf file, a hub id that this machine can reach, or 'bundled'."
+    )
+
+
+def _pick_device(device: str) -> str:
+    if device == "auto":
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    kind = device.split(":")[0]
+    if kind not in ("cpu", "cuda", "mps"):
+        raise InputError(f"unknown device {device!r}; use auto, cpu, cuda, cuda:N or mps.")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device {device!r} was asked for, but torch sees no CUDA GPU here; use --device cpu.")
+    return device
+
+
+def _pick_dtype(dtype: Dtype, device: torch.device, config: Any) -> torch.dtype:
+    if dtype != "auto":
+        if dtype not in ("float32", "bfloat16", "float16"):
+            raise InputError(f"unknown dtype {dtype!r}; use auto, float32, bfloat16 or float16.")
+        return getattr(torch, dtype)  # type: ignore[no-any-return]
+    if device.type == "cpu":
+        return torch.float32
+    own = getattr(config.get_text_config(), "dtype", None)
+    return own if own in (torch.float16, torch.bfloat16) else torch.bfloat16
+
+
+def _resolve_bos(tokenizer: Any, policy: BosPolicy, name: str) -> int | None:
+    if policy not in ("auto", "always", "never"):
+        raise InputError(f"unknown BOS policy {policy!r}; use auto, always or never.")
+    own = getattr(tokenizer, "bos_token_id", None)
+    if policy == "always" and own is None:
+        raise InputError(f"bos='always', but the tokenizer of {name} has no BOS token; use bos='auto' or 'never'.")
+    return None if policy == "never" or own is None else int(own)
+
+
+def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    own = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    if own is None:
+        own = getattr(tokenizer, "eos_token_id", None)
+    if own is None:
+        return frozenset()
+    return frozenset([own] if isinstance(own, int) else own)
+
+
+def _check_tokenizer(tokenizer: Any, vocabulary: int, name: str) -> None:
+    if tokenizer is not None and len(tokenizer) > vocabulary:
+        top = max(tokenizer.get_vocab().values())
+        if top >= vocabulary:
+            raise ModelError(
+                f"{name}: the tokenizer has ids up to {top}, but the model's vocabulary ends at {vocabulary - 1}; "
+                "the tokenizer belongs to another model: put the model's own files beside its weights."
+            )
+
+
+def _layers(base: nn.Module) -> list[nn.Module]:
+    """The decoder's layers: the longest list of modules in it."""
+    lists = [m for m in base.modules() if isinstance(m, nn.ModuleList)]
+    return list(max(lists, key=len, default=[]))
+
+
+def weight_files(source: str, options: Mapping[str, Any]) -> list[Path]:
+    if "gguf_file" in options:
+        return [Path(source) / options["gguf_file"]]
+    folder = Path(source)
+    if not folder.is_dir():  # a hub id: the snapshot in the local cache that was just loaded
+        from transformers.utils.hub import cached_file
+
+        folder = Path(str(cached_file(source, "config.json", **options))).parent
+    for pattern in ("*.safetensors", "*.bin"):
+        if found := sorted(folder.glob(pattern)):
+            return found
+    return []
+
+
+def fingerprint(files: list[Path]) -> str:
+    """A hash of the weights that costs little and does not depend on device or dtype.
+
+    Files up to 64 MiB are hashed whole; of larger ones the size, the first MiB (names, shapes and offsets of all
+    tensors) and 4 KiB of every MiB. It changes with any training step; it could miss an edit of a few weights.
+    """
+    mebi = 1 << 20
+    digest = hashlib.blake2b(digest_size=16)
+    for path in files:
+        size = path.stat().st_size
+        digest.update(f"{path.suffix} {size}\n".encode())
+        with path.open("rb") as source:
+            if size <= 64 * mebi:
+                digest.update(source.read())
+                continue
+            digest.update(source.read(mebi))
+            for offset in range(mebi, size, mebi):
+                source.seek(offset)
+                digest.update(source.read(4096))
+    return digest.hexdigest()
+
+
+def tokenizer_hash(tokenizer: Any) -> str | None:
+    if tokenizer is None:
+        return None
+    backend: Callable[[], str] | None = getattr(getattr(tokenizer, "backend_tokenizer", None), "to_str", None)
+    text = backend() if backend else repr(sorted(tokenizer.get_vocab().items()))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

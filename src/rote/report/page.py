@@ -1,0 +1,221 @@
+"""A run as one self-contained HTML page: the headline in words, then the numbers, the places and the method behind it.
+
+Everything here turns numbers that `rote.analysis` computed into sentences and table cells; the template only lays them
+out. Nothing is read from or written to disk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import jinja2
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rote.analysis.coverage import character_maximum, spans
+from rote.analysis.rates import log_prob_bounds
+from rote.report import show
+from rote.report.method import meaning, method
+from rote.report.strip import strip
+from rote.report.tables import coverage_table, groups, odds_table, schemes_table
+from rote.report.words import headline, lede, provenance
+
+Passages = Callable[[dict[str, Any]], tuple[str, str]]
+
+PASSAGES = 10
+
+
+def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], scores: pl.DataFrame, passages: Passages) -> str:
+    """The report of a scan or score run as HTML, ready to be written as UTF-8.
+
+    `scores` is the whole score table, every scheme; the first scheme of the manifest is shown in full. `passages` gives
+    (prefix, suffix) as text for a row of it and is asked only for the rows shown.
+    """
+    scheme = manifest["schemes"][0]
+    rows = scores.filter(pl.col("scheme") == scheme)
+    found = summary["schemes"].get(scheme, {})
+    # Examples that were given may come from different texts, where equal positions mean nothing.
+    strongest = _strongest(rows, math.log(summary["tau"]), overlapping=manifest["kind"] == "score")
+    best = _best_by_character(rows, manifest)
+    places = [row["suffix_start"] for row in strongest]
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            kind=manifest["kind"],
+            created=manifest.get("created"),
+            created_words=_date(manifest.get("created")),
+            source_name=show.literal(manifest["source"]["name"]),
+            model_name=show.literal(manifest["model"]["name"]),
+            warnings=[show.literal(warning) for warning in summary.get("warnings", [])],
+            headline=headline(manifest, summary, found),
+            lede=lede(manifest, summary, found),
+            provenance=provenance(manifest, found, best),
+            cards=_cards(manifest, summary, found),
+            strip=None if best is None else strip(best, tau=summary["tau"], positions=places),
+            coverage=coverage_table(found),
+            odds=odds_table(manifest, found),
+            passages=[_passage(i, row, manifest, passages) for i, row in enumerate(strongest, 1)],
+            passages_title=_passages_title(len(strongest)),
+            passages_caption=_passages_caption(manifest, summary, rows, len(strongest)),
+            groups=groups(rows, summary["tau"], manifest),
+            schemes=schemes_table(manifest, summary),
+            meaning=meaning(manifest, rows),
+            method=method(manifest, summary, found),
+        )
+    )
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("rote.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["typeset"] = show.typeset
+    return environment
+
+
+def _strongest(rows: pl.DataFrame, floor: float, *, overlapping: bool) -> list[dict[str, Any]]:
+    """The most likely rows at or above tau; unless `overlapping`, none whose suffix overlaps a more likely one's."""
+    if not rows.height:
+        return []
+    places = rows.select("log_prob", "suffix_start", "suffix_end").with_row_index("row")
+    extracted = places.filter(pl.Series(log_prob_bounds(rows)[0] >= floor))
+    order = extracted.sort("log_prob", "suffix_start", "row", descending=[True, False, False], nulls_last=True)
+    chosen: list[tuple[int, int, int]] = []
+    for row, start, end in order.select("row", "suffix_start", "suffix_end").iter_rows():
+        if overlapping or all(end <= other_start or start >= other_end for _, other_start, other_end in chosen):
+            chosen.append((row, start, end))
+        if len(chosen) == PASSAGES:
+            break
+    return [rows.row(row, named=True) for row, _, _ in chosen]
+
+
+def _best_by_character(rows: pl.DataFrame, manifest: Mapping[str, Any]) -> NDArray[np.float64] | None:
+    """Per character of a scanned text the largest log p_z of the windows whose suffix covers it; None: no scan."""
+    if manifest["kind"] != "scan" or not rows.height:
+        return None
+    return character_maximum(*spans(rows), log_prob_bounds(rows)[0], manifest["source"]["characters"])
+
+
+def _cards(
+    manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mapping[str, Any]
+) -> list[list[dict[str, str]]]:
+    rows: list[list[dict[str, str]]] = []
+    if rates := found.get("rates"):
+        tau = f"{summary['tau']:g}"
+        named = [("Greedy rate", "greedy_rate"), (f"Rate at τ = {tau}", "rate_at_tau")]
+        named += [("Rate at 0.0001", "rate_at_0.0001"), ("Maximum rate", "maximum_rate")]
+        rows.append([_rate_card(name, rates[key], rates, manifest) for name, key in named])
+    if covered := found.get("coverage"):
+        rows.append(
+            [
+                _card(
+                    f"Coverage at {show.threshold(float(p))}",
+                    show.percent(c["share"]),
+                    f"{show.count(c['characters'])} characters",
+                )
+                for p, c in covered.items()
+            ]
+        )
+    cost = [
+        _card(
+            f"{show.unit(manifest).capitalize()}s scored",
+            show.count(summary["examples"]),
+            f"{show.count(summary.get('dropped') or 0)} dropped",
+        ),
+        _card("Token evaluations", show.count(summary["token_evals"]), "positions fed to the model"),
+        _card(
+            "Time", show.duration(summary["seconds"]), f"{manifest['model']['device']}, {manifest['model']['dtype']}"
+        ),
+    ]
+    if covered:
+        p, run = next(
+            ((p, c["longest_run"]) for p, c in covered.items() if c["longest_run"]), (next(iter(covered)), None)
+        )
+        characters = show.count(run[1] - run[0]) if run else "none"
+        cost.insert(0, _card("Longest run", characters, f"characters, at {show.threshold(float(p))}"))
+    return [*rows, cost]
+
+
+def _rate_card(
+    name: str, rate: Mapping[str, Any], rates: Mapping[str, Any], manifest: Mapping[str, Any]
+) -> dict[str, str]:
+    low, high = rate["interval"]
+    note = f"{show.count(rate['count'])} of {show.count(rates['examples'])}"
+    if rate["rate_upper"] > rate["rate"]:
+        return _card(
+            name, f"≥ {show.percent(rate['rate'])}", f"at most {show.percent(rate['rate_upper'])}: rows stopped early"
+        )
+    if manifest["kind"] == "score":
+        note += f"; 95% interval {show.percent(low)} to {show.percent(high)}"
+    return _card(name, show.percent(rate["rate"]), note)
+
+
+def _card(name: str, value: str, note: str) -> dict[str, str]:
+    return {"name": name, "value": value, "note": note}
+
+
+def _passages_title(shown: int) -> str:
+    return "The strongest passages" if shown != 1 else "The strongest passage"
+
+
+def _passages_caption(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame, shown: int) -> str:
+    unit, tau = show.unit(manifest), f"{summary['tau']:g}"
+    if shown:
+        overlap = "; none overlaps a stronger one" if manifest["kind"] == "scan" else ""
+        listed = (
+            f"The {show.counted(shown, unit)} with the highest p_z" if shown > 1 else f"The {unit} with the highest p_z"
+        )
+        return (
+            f"{listed}{overlap}. The prefix, in grey, is the prompt; the suffix, marked, is what the model gives back."
+        )
+    if not rows.height:
+        return f"There are no {unit}s to show."
+    lower = log_prob_bounds(rows)[0]
+    best = float(lower.max())
+    if best == -math.inf:
+        rest = "every one has probability 0 under this scheme or was given up early, as certain to end below τ"
+    else:
+        rest = f"the highest p_z among those scored in full is {show.probability(best)}"
+    return f"No {unit} reaches τ = {tau}, so there is no passage to show; {rest}."
+
+
+def _passage(number: int, row: dict[str, Any], manifest: Mapping[str, Any], passages: Passages) -> dict[str, Any]:
+    prefix, suffix = passages(row)
+    place = [] if manifest["kind"] == "scan" else [show.literal(row["example_id"])]
+    if row["suffix_start"] is not None:
+        where = f"characters {show.count(row['suffix_start'])} to {show.count(row['suffix_end'])}"
+        if length := manifest["source"].get("characters"):
+            where += f", at {100 * row['suffix_start'] / length:.1f}% of the text"
+        place.append(where if place else where.capitalize())
+    log_prob = row["log_prob"]
+    return {
+        "number": number,
+        "place": ", ".join(place),
+        "prefix": show.literal(prefix),
+        "suffix": show.literal(suffix),
+        "facts": [
+            ("Probability p_z", show.probability(log_prob)),
+            ("Expected prompts", show.expected_prompts(log_prob)),
+            ("Prompts for 90%", show.prompts_for(log_prob, 0.9)),
+            ("Greedy", "yes" if row["greedy"] else "no"),
+        ],
+    }
+
+
+def _date(created: str | None) -> str:
+    try:
+        moment = datetime.fromisoformat(created or "")
+    except ValueError:
+        return created or ""
+    return f"{moment.day} {moment:%B %Y, %H:%M} {moment.tzname() or ''}".strip()

@@ -1,0 +1,123 @@
+"""The report's tables: coverage, (n, p), rates by group, schemes side by side. Rows of text, ready to lay out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import polars as pl
+
+from rote.analysis.rates import rates_by
+from rote.report import show
+
+_MOST_GROUPS = 12  # more distinct repetition counts than this are put together by powers of two
+
+
+def coverage_table(found: Mapping[str, Any]) -> list[list[str]]:
+    """Threshold, share, characters, runs, longest run and where it is."""
+    table = []
+    for p, covered in found.get("coverage", {}).items():
+        run = covered["longest_run"]
+        longest = (
+            [show.count(run[1] - run[0]), f"{show.count(run[0])} to {show.count(run[1])}"] if run else ["none", ""]
+        )
+        counts = [show.percent(covered["share"]), show.count(covered["characters"]), show.count(covered["runs"])]
+        table.append([show.threshold(float(p)), *counts, *longest])
+    return table
+
+
+def odds_table(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any] | None:
+    if "rates" not in found:
+        return None
+    rates = found["rates"]
+    chances = sorted({cell["p"] for cell in rates["np_table"]})
+    cells = {(cell["n"], cell["p"]): show.rate(cell) for cell in rates["np_table"]}
+    overtakes = [
+        f"{_passing(entry)} for p = {show.threshold(float(p))}" for p, entry in rates["n_passing_greedy"].items()
+    ]
+    return {
+        "unit": show.unit(manifest),
+        "columns": [f"p = {show.threshold(p)}" for p in chances],
+        "rows": [[show.count(n), *(cells[n, p] for p in chances)] for n in sorted({n for n, _ in cells})],
+        "note": (
+            f"The (n, p) rate is greater than the greedy rate of {show.rate(rates['greedy_rate'])} from this many "
+            f"prompts on: {', '.join(overtakes)}."
+        ),
+    }
+
+
+def _passing(entry: Mapping[str, Any]) -> str:
+    """The n at which an (n, p) rate passes the greedy rate; a range where stopped rows leave doubt."""
+    low, high = (_prompts(entry[f"n{end}"], entry[f"log10_n{end}"]) for end in ("_lower", ""))
+    return high if low == high else f"{low} to {high}"
+
+
+def _prompts(n: int | None, log10_n: float | None) -> str:
+    if log10_n is None:
+        return "never"
+    return show.scientific(log10_n * math.log(10)) if n is None else show.prompts(n)
+
+
+def schemes_table(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Every scheme's numbers side by side, where there are several."""
+    found = [(label, summary["schemes"][label]) for label in manifest["schemes"] if summary["schemes"].get(label)]
+    if len(found) < 2:
+        return None
+    thresholds = list(found[0][1].get("coverage", {}))
+    return {
+        "columns": [f"Rate at τ = {summary['tau']:g}", "Rate at 0.0001", "Maximum rate"]
+        + [f"Coverage at {show.threshold(float(p))}" for p in thresholds],
+        "rows": [
+            [label]
+            + [show.rate(each["rates"][key]) for key in ("rate_at_tau", "rate_at_0.0001", "maximum_rate")]
+            + [
+                show.percent(each["coverage"][p]["share"]) if p in each["coverage"] else show.MISSING
+                for p in thresholds
+            ]
+            for label, each in found
+        ],
+    }
+
+
+def groups(rows: pl.DataFrame, tau: float, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rates by how often an example stands in the training data, and by split, where the rows say so."""
+    groups = []
+    keys: tuple[Literal["repetitions", "split"], ...] = ("repetitions", "split")
+    for key in keys:
+        if key not in rows.columns or rows[key].null_count() == rows.height:
+            continue
+        binned = key == "repetitions" and rows[key].n_unique() > _MOST_GROUPS
+        table = rows.with_columns(pl.col(key).map_elements(_power_of_two, return_dtype=pl.Int64)) if binned else rows
+        found = rates_by(table, key, tau=tau)
+        groups.append(
+            {
+                "key": key,
+                "unit": f"{show.unit(manifest).capitalize()}s",
+                "rows": [_group_row(g, g[key], binned) for g in found],
+            }
+        )
+    return groups
+
+
+def _power_of_two(repetitions: int) -> int:
+    """The largest power of two that is at most this; 0 stays 0."""
+    return 1 << (repetitions.bit_length() - 1) if repetitions > 0 else 0
+
+
+def _group_row(group: Mapping[str, Any], value: Any, binned: bool) -> dict[str, Any]:
+    label = show.MISSING if value is None else show.count(value) if isinstance(value, int) else show.literal(value)
+    if binned and value is not None and value > 1:
+        label = f"{show.count(value)} to {show.count(2 * value - 1)}"
+    rate = group["rate_at_tau"]
+    low, high = rate["interval"]
+    return {
+        "label": label if value is not None else "not given",
+        "examples": show.count(group["examples"]),
+        "greedy": show.rate(group["greedy_rate"]),
+        "rate": show.rate(rate),
+        "interval": f"{show.percent(low)} to {show.percent(high)}",
+        "at": round(100 * rate["rate"], 2),
+        "low": round(100 * low, 2),
+        "high": round(100 * high, 2),
+    }

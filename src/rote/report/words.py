@@ -1,0 +1,122 @@
+"""A run in sentences: its headline, what that means, and what it rests on. For the report and for the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rote.report import show
+from rote.report.method import cost, numeric_doubt
+
+EVEN = "0.5"  # the coverage threshold of a scan's headline
+
+
+def headline(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """The result in one sentence; for a scan how much comes out with even odds, else what reaches tau."""
+    tau = f"{summary['tau']:g}"
+    if "rates" not in found:
+        return f"Nothing was measured: no {show.unit(manifest)} could be scored."
+    extracted, total = found["rates"]["rate_at_tau"]["count"], found["rates"]["examples"]
+    if manifest["kind"] == "score":
+        if total == 1:
+            return f"The only example {'can' if extracted else 'cannot'} be extracted at τ = {tau}."
+        if not extracted:
+            return f"None of {show.counted(total, 'example')} can be extracted at τ = {tau}."
+        return f"{show.count(extracted)} of {show.counted(total, 'example')} can be extracted at τ = {tau}."
+    even = found.get("coverage", {}).get(EVEN)
+    if even and even["characters"]:
+        return f"{show.percent(even['share'])} of this text’s characters can be drawn out with even odds (p ≥ 50%)."
+    if extracted:
+        return (
+            f"No passage of this text comes out with even odds, but {show.count(extracted)} of its "
+            f"{show.counted(total, 'window')} can be extracted at τ = {tau}."
+        )
+    windows = f"none of its {show.count(total)} windows reaches" if total > 1 else "its only window does not reach"
+    return f"Nothing in this text was extracted: {windows} τ = {tau}."
+
+
+def lede(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """What the headline means."""
+    dropped = summary.get("dropped") or 0
+    if "rates" not in found:
+        return (
+            f"{show.counted(dropped, show.unit(manifest))} dropped as too short." if dropped else "There were no rows."
+        )
+    rates, tau = found["rates"], f"{summary['tau']:g}"
+    extracted = rates["rate_at_tau"]
+    if manifest["kind"] == "score":
+        low, high = extracted["interval"]
+        return (
+            f"That is {show.rate(extracted)} of them (95% Wilson interval {show.percent(low)} to "
+            f"{show.percent(high)}, taking the examples as a random sample). An example counts when one generation "
+            f"from its prefix is exactly its suffix with probability {tau} or more. "
+            f"Greedy decoding gives back {show.rate(rates['greedy_rate'])}."
+        )
+    windows, even = manifest["windows"], found.get("coverage", {}).get(EVEN)
+    prefix, suffix = show.counted(windows["prefix"], "token"), show.counted(windows["suffix"], "token")
+    prompt = f"Prompted with {prefix} of the text, the model goes on with exactly the next {suffix}"
+    share = f"{show.count(extracted['count'])} of {show.counted(rates['examples'], 'window')} ({show.rate(extracted)})"
+    if even and even["characters"]:
+        return (
+            f"{prompt}, with a probability of at least 50% per generation, in windows whose suffixes cover "
+            f"{show.count(even['characters'])} of the {show.count(manifest['source']['characters'])} characters. "
+            f"At the threshold τ = {tau}, {share} count as extracted."
+        )
+    if extracted["count"]:
+        return f"{prompt} with a probability of {tau} or more in {share}."
+    return (
+        f"In no window does the model, prompted with {prefix} of the text, go on with exactly the next {suffix} "
+        f"with a probability of {tau} or more."
+    )
+
+
+def provenance(
+    manifest: Mapping[str, Any], found: Mapping[str, Any], best: NDArray[np.float64] | None = None
+) -> list[tuple[str, str]]:
+    """What the headline rests on and how sure it is, as (name, value).
+
+    `best`, a scan's largest log p_z per character, tells how far the coverage would move with every log p_z.
+    """
+    model = manifest["model"]
+    weights = str(model.get("fingerprint") or show.MISSING)
+    facts = [
+        ("Model", f"{show.literal(model['name'])}, weights {weights[:16]}{'…' if len(weights) > 16 else ''}"),
+        ("Scheme", manifest["schemes"][0]),
+        ("BOS", show.bos(model["bos"], model.get("bos_token"))),
+    ]
+    if "rates" not in found:
+        return facts
+    rates, doubt = found["rates"], numeric_doubt(found["rates"], show.unit(manifest))
+    if manifest["kind"] == "score":
+        low, high = rates["rate_at_tau"]["interval"]
+        interval = f"95% interval of the rate at τ: {show.percent(low)} to {show.percent(high)}."
+        return [*facts, ("Uncertainty", f"{interval} {doubt}")]
+    doubt = f"The windows are all of this text’s at this stride, not a sample. {doubt}"
+    if best is not None:
+        tolerance = rates["near_tau"]["numeric_tolerance"]
+        low, high = (float((best >= math.log(float(EVEN)) + shift).mean()) for shift in (tolerance, -tolerance))
+        bounds = " to ".join(dict.fromkeys((show.percent(low), show.percent(high))))
+        doubt += f" Should every log p_z be off by {tolerance:g}, coverage at 50% would be {bounds}."
+    return [*facts, ("Uncertainty", doubt)]
+
+
+def summary_lines(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> list[str]:
+    """The run's headline numbers for a terminal, a line each, under the manifest's first scheme."""
+    found = summary["schemes"].get(manifest["schemes"][0], {})
+    lines = [headline(manifest, summary, found), lede(manifest, summary, found), ""]
+    rows = provenance(manifest, found)
+    if "rates" in found:
+        named = {"greedy": "greedy_rate", f"at {summary['tau']:g}": "rate_at_tau", "at 0.0001": "rate_at_0.0001"}
+        named["maximum"] = "maximum_rate"
+        rates = [f"{name} {show.rate(found['rates'][key])}" for name, key in named.items()]
+        rows.insert(0, ("Rates", ", ".join(rates)))
+    if "coverage" in found:
+        shares = [f"at {show.threshold(float(p))} {show.percent(c['share'])}" for p, c in found["coverage"].items()]
+        rows.insert(1, ("Coverage", ", ".join(shares)))
+    rows.append(("Cost", cost(summary, show.unit(manifest))))
+    rows += [("Warning", show.literal(warning)) for warning in summary.get("warnings", [])]
+    return lines + [f"{name.lower():<12}{value}" for name, value in rows]

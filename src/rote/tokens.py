@@ -1,0 +1,36 @@
+"""Examples: a prefix to prompt with and the suffix the training text has next. Token ids are the unit of truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rote.errors import InputError
+
+BosPolicy = Literal["auto", "always", "never"]
+"""Whether BOS stands before every prefix; `auto`: if the tokenizer has one. It never counts as part of the prefix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One prefix and suffix as token ids, tokenised once and never decoded and re-encoded.
+
+    `start`, `suffix_start` and `suffix_end` are code points of the text the example was cut from: the prefix is
+    text[start:suffix_start], the suffix text[suffix_start:suffix_end]. A token that holds part of a character covers
+    all of it, so where the border falls inside a character the suffix's span includes it.
+    """
+
+    id: str
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+    start: int | None = None
+    suffix_start: int | None = None
+    suffix_end: int | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prefix", tuple(self.prefix))
+        object.__setattr__(self, "suffix", tuple(self.suffix))
+        if not self.suffix:
+            raise InputError(f"example {self.id!r} has an empty suffix; give at least one suffix token to score.")

@@ -1,0 +1,249 @@
+"""Rates against row-by-row counting."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rote.analysis.rates import rates, rates_by, wilson
+from rote.errors import InputError
+from tests.reference import rates as reference
+
+QUERIES = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000]
+CHANCES = [0.1, 0.5, 0.9, 0.99]
+SCHEMA: dict[str, Any] = {
+    "example_id": pl.String,
+    "scheme": pl.String,
+    "log_prob": pl.Float64,
+    "greedy": pl.Boolean,
+    "stopped": pl.Boolean,
+    "margins": pl.List(pl.Float32),
+    "repetitions": pl.Int64,
+    "split": pl.String,
+}
+checked = settings(deadline=None, max_examples=60)
+
+
+def row(log_prob: float, **other: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = {"example_id": "a", "scheme": "s", "greedy": False, "stopped": False, "margins": [1.0]}
+    return {**plain, "log_prob": log_prob, "repetitions": None, "split": None, **other}
+
+
+def table(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=SCHEMA)
+
+
+@st.composite
+def rows(draw: st.DrawFn, lowest: float = -900, stopped_below: float = -7) -> list[dict[str, Any]]:
+    scored = st.one_of(
+        st.floats(lowest, 0),
+        st.floats(-12, 0),
+        st.sampled_from([0.0, -math.inf, math.log(0.001), math.log(0.0001), math.log(0.1), math.log(0.5)]),
+    )
+    drawn = []
+    for i in range(draw(st.integers(1, 25))):
+        if draw(st.integers(0, 4)) == 0:
+            bound = draw(st.one_of(st.floats(lowest, stopped_below), st.just(-math.inf)))
+            drawn.append(row(bound, example_id=f"{i}", stopped=True))
+        else:
+            drawn.append(row(draw(scored), example_id=f"{i}", greedy=draw(st.booleans())))
+    for each in drawn:
+        each["margins"] = draw(st.lists(st.floats(-1, 1, width=32), max_size=4))
+        each["repetitions"] = draw(st.sampled_from([None, 1, 2, 30]))
+    return drawn
+
+
+def check(rate: dict[str, Any], counted: tuple[int, int], total: int) -> None:
+    assert (rate["count"], rate["rate"], rate["rate_upper"]) == (counted[0], counted[0] / total, counted[1] / total)
+    assert rate["interval"] == [wilson(counted[0], total)[0], wilson(counted[1], total)[1]]
+    assert rate["interval"][0] <= rate["rate"] <= rate["rate_upper"] <= rate["interval"][1]
+
+
+@checked
+@given(rows())
+def test_every_rate_is_the_rows_counted(drawn: list[dict[str, Any]]) -> None:
+    result = rates(table(drawn), tau=0.001)
+    total = len(drawn)
+    greedy = sum(each["greedy"] for each in drawn)
+    assert result["examples"] == total
+    assert result["stopped"] == sum(each["stopped"] for each in drawn)
+    check(result["greedy_rate"], (greedy, greedy), total)
+    check(result["rate_at_tau"], reference.count(drawn, lambda x: x >= math.log(0.001)), total)
+    check(result["rate_at_0.0001"], reference.count(drawn, lambda x: x >= math.log(0.0001)), total)
+    check(result["maximum_rate"], reference.count(drawn, lambda x: x > -math.inf), total)
+    assert [(cell["n"], cell["p"]) for cell in result["np_table"]] == [(n, p) for n in QUERIES for p in CHANCES]
+    for cell in result["np_table"]:
+        n, p = cell["n"], cell["p"]
+        check(cell, reference.count(drawn, lambda x, n=n, p=p: reference.reaches(x, n, p)), total)  # type: ignore[misc]
+    json.dumps(result, allow_nan=False)
+
+
+@settings(deadline=None, max_examples=40)
+@given(rows(lowest=-6, stopped_below=-3))
+def test_passing_greedy_is_the_first_n_that_does(drawn: list[dict[str, Any]]) -> None:
+    limit = 300
+    result = rates(table(drawn))["n_passing_greedy"]
+    for p in CHANCES:
+        certain, possible = reference.passing(drawn, p, limit)
+        passing = result[f"{p:g}"]
+        for name, first in (("n", certain), ("n_lower", possible)):
+            assert passing[name] == first if first is not None else (passing[name] is None or passing[name] > limit)
+            assert passing[f"log10_{name}"] == (None if passing[name] is None else math.log10(passing[name]))
+
+
+@checked
+@given(rows(), rows())
+def test_what_is_stopped_only_widens(drawn: list[dict[str, Any]], true: list[dict[str, Any]]) -> None:
+    """Replace the stopped rows by any rows within their bounds: every rate stays between rate and rate_upper."""
+    revealed = [dict(each) for each in drawn]
+    for i, each in enumerate(revealed):
+        if each["stopped"]:
+            each.update(stopped=False, log_prob=min(each["log_prob"], true[i % len(true)]["log_prob"]))
+    known, truth = rates(table(drawn)), rates(table(revealed))
+    pairs = [(known[name], truth[name]) for name in ("greedy_rate", "rate_at_tau", "rate_at_0.0001", "maximum_rate")]
+    for before, after in pairs + list(zip(known["np_table"], truth["np_table"], strict=True)):
+        assert before["rate"] <= after["rate"] <= before["rate_upper"]
+    assert known["rate_at_tau"] == truth["rate_at_tau"]  # bounds lie below log tau
+    for p, passing in known["n_passing_greedy"].items():
+        exact = truth["n_passing_greedy"][p]["log10_n"]
+        exact = math.inf if exact is None else exact
+        lower, upper = passing["log10_n_lower"], passing["log10_n"]
+        assert (math.inf if lower is None else lower) <= exact <= (math.inf if upper is None else upper)
+
+
+def test_passing_greedy_beyond_the_floats() -> None:
+    scores = table([row(0.0, greedy=True), row(-800.0)])
+    passing = rates(scores)["n_passing_greedy"]["0.5"]
+    assert passing["n"] is None
+    assert passing["log10_n"] == pytest.approx((800 + math.log(math.log(2))) / math.log(10))
+    just = rates(table([row(0.0, greedy=True), row(-690.0)]))["n_passing_greedy"]["0.5"]
+    assert just["log10_n"] == pytest.approx((690 + math.log(math.log(2))) / math.log(10))
+    assert float(just["n"]) > 1e299
+
+
+def test_passing_greedy_never() -> None:
+    never = {"n": None, "log10_n": None, "n_lower": None, "log10_n_lower": None}
+    assert rates(table([row(-0.1, greedy=True)]))["n_passing_greedy"]["0.1"] == never
+    assert rates(table([row(-0.1, greedy=True), row(-math.inf)]))["n_passing_greedy"]["0.1"] == never
+    perhaps = rates(table([row(-0.1, greedy=True), row(-10.0, stopped=True)]))["n_passing_greedy"]["0.1"]
+    assert perhaps["n"] is None
+    assert perhaps["n_lower"] == 2321  # ceil(ln 0.9 / ln(1 - e**-10))
+
+
+def test_maximum_rate_does_not_underflow() -> None:
+    assert rates(table([row(-5000.0), row(-math.inf)]))["maximum_rate"]["count"] == 1
+
+
+def test_numerically_uncertain_rows_are_counted() -> None:
+    tau = math.log(0.001)
+    near = [tau, tau + 0.04, tau - 0.04]
+    scores = table(
+        [row(x, margins=[0.5, -0.02]) for x in near]
+        + [row(tau - 0.01, stopped=True, margins=[])]
+        + [row(tau + 0.06, margins=[0.3, math.inf, math.nan]), row(-math.inf, margins=[0.05])]
+    )
+    result = rates(scores, tau=0.001, numeric_tolerance=0.05, border_tolerance=0.05)
+    assert result["near_tau"] == {"count": 4, "numeric_tolerance": 0.05}
+    assert result["border_tokens"] == {"count": 3, "border_tolerance": 0.05}
+
+
+@given(rows())
+@settings(deadline=None, max_examples=40)
+def test_border_rows(drawn: list[dict[str, Any]]) -> None:
+    expected = sum(any(abs(np.float32(margin)) < 0.25 for margin in each["margins"]) for each in drawn)
+    assert rates(table(drawn), border_tolerance=0.25)["border_tokens"]["count"] == expected
+
+
+@checked
+@given(rows())
+def test_groups(drawn: list[dict[str, Any]]) -> None:
+    groups = rates_by(table(drawn), "repetitions", tau=0.01)
+    values = {each["repetitions"] for each in drawn}
+    if values == {None}:
+        assert groups == []
+        return
+    ordered = sorted(values - {None}) + ([None] if None in values else [])
+    assert [group["repetitions"] for group in groups] == ordered
+    for group in groups:
+        alone = rates(table([each for each in drawn if each["repetitions"] == group["repetitions"]]), tau=0.01)
+        assert group == {"repetitions": group["repetitions"], **alone}
+
+
+def test_groups_by_split() -> None:
+    groups = rates_by(table([row(-1.0, split="train"), row(-2.0, split="held out")]), "split")
+    assert [(group["split"], group["examples"]) for group in groups] == [("held out", 1), ("train", 1)]
+
+
+@given(st.integers(1, 10**6).flatmap(lambda total: st.tuples(st.integers(0, total), st.just(total))))
+def test_wilson_ends_are_where_the_score_test_turns(pair: tuple[int, int]) -> None:
+    successes, total = pair
+    z = NormalDist().inv_cdf(0.975)
+    low, high = wilson(successes, total)
+    assert 0 <= low <= successes / total <= high <= 1
+    assert (low == 0) == (successes == 0)
+    assert (high == 1) == (successes == total)
+    for end in (low, high):
+        assert reference.wilson_holds(successes, total, end, z) == pytest.approx(0, abs=1e-9)
+
+
+def test_wilson_known_values() -> None:
+    assert wilson(0, 10) == pytest.approx((0.0, 0.27753), abs=1e-5)
+    assert wilson(10, 10) == pytest.approx((0.72247, 1.0), abs=1e-5)
+    assert wilson(3, 10) == pytest.approx((0.10779, 0.60322), abs=1e-5)
+    assert wilson(0, 0) == (0.0, 1.0)
+    assert wilson(5, 10, level=0.5)[0] > wilson(5, 10)[0]
+    for bad in ((-1, 3), (4, 3)):
+        with pytest.raises(InputError, match="successes"):
+            wilson(*bad)
+    with pytest.raises(InputError, match="level"):
+        wilson(1, 2, level=1.0)
+
+
+def test_bad_tables_are_named() -> None:
+    with pytest.raises(InputError, match="no rows"):
+        rates(table([]))
+    with pytest.raises(InputError, match=r"several schemes \('s', 't'\)"):
+        rates(table([row(-1.0), row(-1.0, scheme="t")]))
+    with pytest.raises(InputError, match="no column 'margins'"):
+        rates(table([row(-1.0)]).drop("margins"))
+    with pytest.raises(InputError, match="'b' has log_prob nan"):
+        rates(table([row(-1.0), row(math.nan, example_id="b")]))
+    with pytest.raises(InputError, match=r"'b' has log_prob 0\.5"):
+        rates(table([row(-1.0), row(0.5, example_id="b")]))
+    for name in ("log_prob", "greedy", "stopped"):
+        with pytest.raises(InputError, match=f"'b' has no {name}"):
+            rates(table([row(-1.0), {**row(-1.0, example_id="b"), name: None}]))
+    with pytest.raises(InputError, match="tau"):
+        rates(table([row(-1.0)]), tau=0)
+    with pytest.raises(InputError, match="border_tolerance"):
+        rates(table([row(-1.0)]), border_tolerance=-1)
+    with pytest.raises(InputError, match="grouped"):
+        rates_by(table([row(-1.0)]), "scheme")  # type: ignore[arg-type]
+
+
+def test_a_hundred_thousand_rows_in_well_under_a_second() -> None:
+    size = 100_000
+    random = np.random.default_rng(0)
+    log_prob = -random.exponential(30, size)
+    scores = pl.DataFrame(
+        {
+            "example_id": [str(i) for i in range(size)],
+            "scheme": ["s"] * size,
+            "log_prob": log_prob,
+            "greedy": log_prob > -0.5,
+            "stopped": log_prob < -60,
+            "margins": pl.Series(random.normal(size=(size, 50)).astype(np.float32)).cast(pl.List(pl.Float32)),
+        }
+    )
+    start = time.perf_counter()
+    rates(scores)
+    assert time.perf_counter() - start < 1

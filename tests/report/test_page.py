@@ -1,0 +1,505 @@
+"""The report: what it says is what the table holds, and foreign text never becomes markup."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rote.analysis.coverage import character_maximum, coverage
+from rote.analysis.rates import rates
+from rote.report import show
+from rote.report.page import _strongest, render
+from rote.report.strip import LEVELS, strip
+from rote.report.tables import groups
+from rote.report.words import summary_lines
+
+TOP_K = "temperature=1 top_k=40"
+SCHEMA: dict[str, Any] = {
+    "example_id": pl.String,
+    "scheme": pl.String,
+    "start": pl.Int64,
+    "suffix_start": pl.Int64,
+    "suffix_end": pl.Int64,
+    "log_prob": pl.Float64,
+    "greedy": pl.Boolean,
+    "stopped": pl.Boolean,
+    "token_evals": pl.Int32,
+    "token_log_probs": pl.List(pl.Float32),
+    "base_log_probs": pl.List(pl.Float32),
+    "ranks": pl.List(pl.Int32),
+    "margins": pl.List(pl.Float32),
+    "repetitions": pl.Int64,
+    "split": pl.String,
+    "metadata": pl.String,
+}
+TEXT = "It was the best of times, it was the worst of times.\n" * 40
+
+
+def table(
+    log_probs: Sequence[float],
+    *,
+    spans: Sequence[tuple[int, int]] | None = None,
+    stopped: Sequence[bool] | None = None,
+    scheme: str = TOP_K,
+    **columns: Any,
+) -> pl.DataFrame:
+    count = len(log_probs)
+    values: dict[str, Any] = {
+        "example_id": [f"w{i}" for i in range(count)],
+        "scheme": [scheme] * count,
+        "start": [max(0, s - 20) for s, _ in spans] if spans else [None] * count,
+        "suffix_start": [s for s, _ in spans] if spans else [None] * count,
+        "suffix_end": [e for _, e in spans] if spans else [None] * count,
+        "log_prob": list(log_probs),
+        "greedy": [p > -0.1 for p in log_probs],
+        "stopped": list(stopped) if stopped else [False] * count,
+        "token_evals": [99] * count,
+        **{name: [[0.5, 2.0]] * count for name in ("token_log_probs", "base_log_probs", "margins")},
+        "ranks": [[1, 2]] * count,
+        "repetitions": [None] * count,
+        "split": [None] * count,
+        "metadata": ["{}"] * count,
+    } | columns
+    return pl.DataFrame(values, schema=SCHEMA)
+
+
+def page(
+    scores: pl.DataFrame,
+    *,
+    kind: str = "scan",
+    text: str = TEXT,
+    tau: float = 0.001,
+    schemes: Sequence[str] = (TOP_K,),
+    passages: Any = None,
+    name: str = "book.txt",
+    warnings: Sequence[str] = (),
+    dropped: int = 3,
+    model: str = "tiny",
+) -> str:
+    manifest, summary = run(
+        scores,
+        kind=kind,
+        text=text,
+        tau=tau,
+        schemes=schemes,
+        name=name,
+        warnings=warnings,
+        dropped=dropped,
+        model=model,
+    )
+    cut = passages or (
+        lambda row: (text[row["start"] : row["suffix_start"]], text[row["suffix_start"] : row["suffix_end"]])
+    )
+    return render(manifest=manifest, summary=summary, scores=scores, passages=cut)
+
+
+def run(
+    scores: pl.DataFrame,
+    *,
+    kind: str = "scan",
+    text: str = TEXT,
+    tau: float = 0.001,
+    schemes: Sequence[str] = (TOP_K,),
+    name: str = "book.txt",
+    warnings: Sequence[str] = (),
+    dropped: int = 3,
+    model: str = "tiny",
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    found: dict[str, Any] = {}
+    for scheme in schemes:
+        own = scores.filter(pl.col("scheme") == scheme)
+        if own.height:
+            found[scheme] = {"rates": rates(own, tau=tau)}
+            if kind == "scan":
+                found[scheme]["coverage"] = coverage(own, len(text))
+    source: dict[str, Any] = {"name": name, "sha256": "ab" * 32}
+    manifest: dict[str, Any] = {
+        "kind": kind,
+        "source": source | ({"characters": len(text)} if kind == "scan" else {}),
+        "model": {
+            "name": model,
+            "revision": None,
+            "fingerprint": "cd" * 32,
+            "dtype": "float32",
+            "device": "cpu",
+            "tokenizer": "ef" * 32,
+            "bos": "auto",
+            "bos_token": 0,
+        },
+        "schemes": list(schemes),
+        "tau": tau,
+        "stop_early": bool(scores["stopped"].any()),
+        "versions": {"rote": "0.1.0", "torch": "2", "transformers": "5", "python": "3.12"},
+        "created": "2025-01-02T03:04:05+00:00",
+    }
+    if kind == "scan":
+        manifest["windows"] = {"prefix": 50, "suffix": 50, "stride": 10}
+    first = scores.filter(pl.col("scheme") == schemes[0])
+    summary = {
+        "examples": first.height,
+        "dropped": dropped,
+        "tau": tau,
+        "token_evals": int(first["token_evals"].sum()),
+        "seconds": 1.5,
+        "warnings": list(warnings),
+        "schemes": found,
+    }
+    return manifest, summary
+
+
+class Outline(HTMLParser):
+    """What a browser would see: tags, ids, links, and the text inside each element of interest."""
+
+    VOID = ("meta", "br", "hr", "img", "input", "link")
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.text: dict[str, list[str]] = {}
+        self._open: list[tuple[str, str]] = []
+        self.feed(html)
+        self.close()
+        assert not self._open, f"never closed: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        key = dict(attrs).get("class") or tag
+        if tag not in self.VOID:
+            self._open.append((tag, key))
+            self.text.setdefault(key, []).append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value) for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open, f"</{tag}> closes nothing"
+        assert self._open[-1][0] == tag, f"</{tag}> closes {self._open[-1]}"
+        self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        for key in {key for _, key in self._open}:
+            self.text[key][-1] += data
+
+    def all(self, name: str) -> list[str | None]:
+        return [value for _, attribute, value in self.attributes if attribute == name]
+
+
+def windows(count: int, *, width: int = 40, stride: int = 20) -> list[tuple[int, int]]:
+    return [(60 + i * stride, 60 + i * stride + width) for i in range(count)]
+
+
+def test_a_scan_says_how_much_comes_out_with_even_odds() -> None:
+    scores = table([math.log(0.9), math.log(0.6), math.log(0.02), -math.inf], spans=windows(4))
+    seen = Outline(page(scores))
+    covered = 60 / len(TEXT)  # two windows of 40 characters that overlap by 20
+    assert seen.text["headline"][0].startswith(f"{100 * covered:.2f}% of this text’s characters")
+    assert "3 of 4 windows (75.0%) count as extracted" in seen.text["lede"][0].replace("\u00a0", " ")
+    assert TOP_K in seen.text["provenance"][0]
+    assert "cdcdcdcdcdcdcdcd" in seen.text["provenance"][0]
+    assert "BOS token 0 stands before every prefix" in seen.text["provenance"][0]
+    assert "not a sample" in seen.text["provenance"][0]
+
+
+def test_a_score_run_gives_its_count_and_interval() -> None:
+    scores = table([math.log(0.9)] * 5 + [-30.0] * 15, repetitions=[8] * 5 + [1] * 15)
+    seen = Outline(page(scores, kind="score", passages=lambda row: ("a ", "b"), dropped=0))
+    assert seen.text["headline"][0].replace("\u00a0", " ") == "5 of 20 examples can be extracted at τ = 0.001."
+    assert "95% Wilson interval 11.2% to 46.9%" in seen.text["lede"][0]
+    assert "heat" not in seen.text
+    assert len(seen.text["mark"]) == 5
+    assert "w0" in seen.text["h3"][0]
+    assert "By repetitions" in "".join(seen.text["h2"])
+
+
+@pytest.mark.parametrize(
+    ("log_probs", "stopped"),
+    [
+        ([-math.inf] * 3, [False] * 3),
+        ([-20.0, -700.0, -800.0], [False] * 3),
+        ([-20.0, -30.0, -40.0], [True] * 3),
+        ([-20.0], [False]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["scan", "score"])
+def test_nothing_extracted_is_said_plainly(log_probs: list[float], stopped: list[bool], kind: str) -> None:
+    spans = windows(len(log_probs)) if kind == "scan" else None
+    seen = Outline(page(table(log_probs, spans=spans, stopped=stopped), kind=kind, passages=lambda row: ("", "")))
+    headline = seen.text["headline"][0]
+    assert re.search("Nothing in this text was extracted|None of|cannot be extracted", headline)
+    assert "so there is no passage to show" in "".join(seen.text["caption"])
+    assert "mark" not in seen.text
+    assert not seen.tags["rect"]
+
+
+def test_no_rows_at_all() -> None:
+    for kind in ("scan", "score"):
+        seen = Outline(page(table([]), kind=kind, dropped=7))
+        assert "Nothing was measured" in seen.text["headline"][0]
+        assert "7" in seen.text["lede"][0]
+
+
+@pytest.mark.parametrize("kind", ["scan", "score"])
+def test_one_row(kind: str) -> None:
+    scores = table([math.log(0.25)], spans=windows(1) if kind == "scan" else None)
+    html = page(scores, kind=kind, passages=lambda row: ("once upon", " a time"))
+    seen = Outline(html)
+    assert seen.text["mark"] == [" a time"]
+    assert re.search(r"Expected prompts</dt><dd>4</dd>", html)
+    assert re.search(r"Prompts for 90%</dt><dd>9</dd>", html)  # 1 - 0.75**9 = 0.925, 1 - 0.75**8 = 0.8999
+
+
+def test_foreign_text_never_becomes_markup() -> None:
+    evil = "</blockquote><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;{{ 7 * 7 }}"
+    scores = table(
+        [math.log(0.5)] * 2, example_id=[f"{evil}{i}" for i in range(2)], split=[evil, "b"], repetitions=[1, 2]
+    )
+    html = page(
+        scores, kind="score", passages=lambda row: (evil, evil), name=evil, warnings=[evil], model=evil, dropped=0
+    )
+    seen = Outline(html)
+    assert not seen.tags["script"]
+    assert not seen.tags["img"]
+    assert seen.text["mark"] == [evil, evil]
+    assert seen.text["prefix"] == [evil, evil]
+    assert evil in seen.text["warnings"][0]
+    assert f"What {evil} knows by rote of {evil}" in seen.text["h1"][0]
+
+
+@settings(deadline=None, max_examples=150)
+@given(prefix=st.text(), suffix=st.text(min_size=1))
+def test_passages_are_shown_literally(prefix: str, suffix: str) -> None:
+    seen = Outline(page(table([-0.5]), kind="score", passages=lambda row: (prefix, suffix)))
+    assert seen.text["prefix"] == [show.literal(prefix)]
+    assert seen.text["mark"] == [show.literal(suffix)]
+
+
+@given(st.text())
+def test_literal_changes_only_what_cannot_be_seen(text: str) -> None:
+    shown = show.literal(text)
+    shown.encode("utf-8")
+    assert len(shown) == len(text)
+    for before, after in zip(text, shown, strict=True):
+        invisible = (
+            (ord(before) < 32 and before not in "\t\n\r") or ord(before) == 127 or 0xD800 <= ord(before) < 0xE000
+        )
+        assert (before != after) == invisible
+    assert show.literal("\0\a\x7f\ud800") == "␀␇␡\ufffd"
+
+
+def test_the_page_stands_alone_and_can_be_walked_by_keyboard_and_screen_reader() -> None:
+    scores = pl.concat(
+        [
+            table(
+                [math.log(0.3)] * 30, spans=windows(30), scheme=scheme, repetitions=[1, 2] * 15, split=["a", "b"] * 15
+            )
+            for scheme in (TOP_K, "temperature=1", "greedy")
+        ]
+    )
+    html = page(scores, schemes=(TOP_K, "temperature=1", "greedy"), warnings=["careful"])
+    seen = Outline(html)
+    assert "http" not in re.sub(r'http-equiv="', "", html)
+    assert "url(" not in html
+    assert "@import" not in html
+    assert "src" not in {name for _, name, _ in seen.attributes}
+    ids = seen.all("id")
+    assert len(ids) == len(set(ids))
+    assert set(seen.all("aria-labelledby")) <= set(ids)
+    assert {value for value in seen.all("href") if value} <= {f"#{name}" for name in ids}
+    levels = [int(level) for level in re.findall(r"<h([1-6])", html)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert seen.tags["svg"] == sum(
+        1 for tag, name, _ in seen.attributes if tag == "svg" and name in ("aria-hidden", "role")
+    )
+    assert "Across schemes" in html
+    assert html.count("temperature=1</bdi>") == 1
+    assert "color-scheme" in html
+    assert "prefers-color-scheme: dark" in html
+    assert "@media print" in html
+
+
+def test_stopped_rows_make_ranges_of_what_they_leave_open() -> None:
+    scores = table([math.log(0.5), -12.0, -12.0, -math.inf], spans=windows(4), stopped=[False, True, True, False])
+    html = page(scores)
+    assert "≥ 25.0%" in html
+    assert "at most 75.0%: rows stopped early" in html
+    assert "on: 2 windows were given up" in html
+
+
+def test_a_summary_read_back_from_json_gives_the_same_page() -> None:
+    scores = table([math.log(0.5), -12.0, -math.inf], spans=windows(3))
+    manifest, summary = run(scores)
+    again = json.loads(json.dumps([manifest, summary]))
+    pages = [
+        render(manifest=m, summary=s, scores=scores, passages=lambda row: ("", ""))
+        for m, s in ([manifest, summary], again)
+    ]
+    assert pages[0] == pages[1]
+
+
+@pytest.mark.parametrize("tau", [1.0, 0.9, 0.04, 1e-12, 1e-300])
+def test_any_threshold(tau: float) -> None:
+    seen = Outline(page(table([0.0, math.log(0.6), -20.0, -750.0], spans=windows(4)), tau=tau))
+    extracted = sum(p >= math.log(tau) for p in (0.0, math.log(0.6), -20.0, -750.0))
+    assert 0 < len(seen.text["mark"]) <= extracted
+    assert len(seen.text["legend-ticks"]) == 1
+
+
+def test_examples_from_different_texts_may_have_equal_positions() -> None:
+    scores = table([math.log(0.9), math.log(0.8)], spans=[(60, 100), (60, 100)])
+    seen = Outline(page(scores, kind="score"))
+    assert len(seen.text["mark"]) == 2
+
+
+Rows = st.lists(
+    st.tuples(
+        st.integers(0, 300),
+        st.integers(1, 60),
+        st.one_of(st.just(-math.inf), st.floats(-9, 0), st.sampled_from([-1.0, -2.0])),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+@settings(deadline=None)
+@given(Rows)
+def test_the_strongest_passages_do_not_overlap_a_stronger_one(rows: list[tuple[int, int, float, bool]]) -> None:
+    tau = 0.001
+    scores = table(
+        [p for _, _, p, _ in rows],
+        spans=[(s, s + w) for s, w, _, _ in rows],
+        stopped=[x and p < math.log(tau) for _, _, p, x in rows],
+    )
+    wanted: list[int] = []
+    for i in sorted(range(len(rows)), key=lambda i: (-rows[i][2], rows[i][0], i)):
+        taken = {c for j in wanted for c in range(rows[j][0], rows[j][0] + rows[j][1])}
+        if rows[i][2] >= math.log(tau) and not taken & set(range(rows[i][0], rows[i][0] + rows[i][1])):
+            wanted.append(i)
+    found = [row["example_id"] for row in _strongest(scores, math.log(tau), overlapping=False)]
+    assert found == [f"w{i}" for i in wanted[:10]]
+
+
+@settings(deadline=None)
+@given(rows=Rows, length=st.integers(400, 2500), tau=st.sampled_from([0.5, 0.001, 1e-4]))
+def test_the_strip_shows_the_highest_probability_in_each_bin(
+    rows: list[tuple[int, int, float, bool]], length: int, tau: float
+) -> None:
+    best = character_maximum([s for s, *_ in rows], [s + w for s, w, *_ in rows], [p for _, _, p, _ in rows], length)
+    drawn = strip(best, tau=tau, positions=[s for s, *_ in rows[:10]])
+    shown = {item["index"]: item for item in drawn.bins}
+    for i in range(drawn.count):
+        start, end = i * length // drawn.count, (i + 1) * length // drawn.count
+        highest = max([p for s, w, p, _ in rows if s < end and s + w > start], default=-math.inf)
+        assert (i in shown) == (highest >= math.log(tau))
+        if i in shown:
+            assert shown[i]["highest"] == highest
+            assert 0 <= shown[i]["level"] < LEVELS
+    ordered = sorted(drawn.bins, key=lambda item: item["highest"])
+    assert [item["level"] for item in ordered] == sorted(item["level"] for item in ordered)
+    lefts = [mark["left"] for mark in drawn.marks]
+    assert all(b - a > 2.5 for a, b in pairwise(lefts))
+    assert all(0 <= left <= 100 for left in lefts)
+
+
+def test_many_repetition_counts_are_put_together_by_powers_of_two() -> None:
+    counts = [*range(40), None]
+    scores = table([-0.5] * 41, repetitions=counts)
+    (found,) = groups(scores, 0.001, {"kind": "score"})
+    assert {row["label"]: row["examples"] for row in found["rows"]} == {
+        "0": "1",
+        "1": "1",
+        "2 to 3": "2",
+        "4 to 7": "4",
+        "8 to 15": "8",
+        "16 to 31": "16",
+        "32 to 63": "8",
+        "not given": "1",
+    }
+
+
+@given(st.floats(-2000, 0))
+def test_probability_reads_as_what_it_is(log_prob: float) -> None:
+    shown = show.probability(log_prob)
+    mantissa, _, exponent = shown.partition("e")
+    assert math.log(float(mantissa)) + int(exponent or 0) * math.log(10) == pytest.approx(log_prob, abs=0.052)
+    assert (shown == "1") == (log_prob == 0)
+    assert show.probability(-math.inf) == "0"
+
+
+@given(st.floats(0, 1))
+def test_percent_never_rounds_to_all_or_nothing(share: float) -> None:
+    shown = show.percent(share)
+    assert (shown == "0%") == (100 * share == 0)
+    assert (float(shown[:-1]) >= 100) == (100 * share == 100)
+    assert float(shown[:-1]) == pytest.approx(100 * share, rel=0.051)
+
+
+def test_numbers_for_people() -> None:
+    assert [show.probability(math.log(p)) for p in (0.0312, 3.1e-7, 0.5, 0.99996)] == [
+        "0.0312",
+        "3.1e-07",
+        "0.5",
+        "0.99996",
+    ]
+    assert show.one_in(math.log(1 / 32)) == "1 in 32 prompts"
+    assert show.one_in(math.log(0.99)) == "nearly every prompt"
+    assert show.expected_prompts(math.log(3.1e-7)) == "3.23 million"
+    assert show.expected_prompts(-math.inf) == show.prompts_for(-math.inf, 0.9) == "never"
+    assert show.expected_prompts(-1000 * math.log(10)) == "1.0e+1000"
+    assert [show.duration(s) for s in (0.04, 59.99, 312.4, 7384)] == ["0.0 s", "1 min 00 s", "5 min 12 s", "2 h 03 min"]
+    assert show.threshold(0.01) == "1%"
+    assert str(show.typeset("p_z at τ = 0.1 of p_z.txt & my/p_z")) == (
+        "<i>p</i><sub>z</sub> at τ\u00a0=\u00a00.1 of p_z.txt &amp; my/p_z"
+    )
+
+
+def test_schemes_and_bos_in_words() -> None:
+    assert "40 most likely tokens" in show.scheme(TOP_K)
+    assert "every token of the vocabulary" in show.scheme("temperature=0.7")
+    assert "reaches 0.9" in show.scheme("temperature=1 top_p=0.9")
+    assert show.scheme("greedy").startswith("Greedy")
+    assert show.scheme("something else") == "something else"
+    assert "the tokenizer has none" in show.bos("auto", None)
+    assert "as asked" in show.bos("never", None)
+
+
+def test_the_terminal_gets_the_headline_and_what_it_rests_on() -> None:
+    manifest, summary = run(table([math.log(0.6)] * 3, spans=windows(3)), warnings=["careful"])
+    lines = summary_lines(manifest, summary)
+    assert lines[0].endswith("with even odds (p ≥ 50%).")
+    assert any(TOP_K in line for line in lines)
+    assert any("BOS token 0" in line for line in lines)
+    assert any("careful" in line for line in lines)
+
+
+def test_a_hundred_thousand_windows_take_seconds_and_stay_small() -> None:
+    rng = np.random.default_rng(0)
+    count = 100_000
+    log_probs = np.where(rng.random(count) < 0.5, -rng.exponential(3, count), -np.inf).tolist()
+    scores = table(log_probs, spans=windows(count, width=200, stride=10))
+    text = "x" * (10 * count + 500)
+    manifest, summary = run(scores, text=text)
+    began = time.perf_counter()
+    html = render(manifest=manifest, summary=summary, scores=scores, passages=lambda row: ("a", "b"))
+    assert time.perf_counter() - began < 10
+    assert len(html) < 1_000_000
+    assert Outline(html).tags["rect"] >= 990

@@ -1,0 +1,135 @@
+"""Schemes against the definition, on random rows with many ties, and the promise a margin makes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rote.decoding import GREEDY, Scheme, largest, target_scores
+from rote.errors import InputError
+from tests.reference import decoding as reference
+
+# Few distinct values make ties the rule, as bf16 does.
+VALUES = st.one_of(
+    st.integers(-3, 3).map(float), st.floats(-8, 8, width=32), st.sampled_from([0.0, 0.25, 0.5, -30.0, 30.0])
+)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[np.ndarray, int, Scheme]:
+    row = np.array(draw(st.lists(VALUES, min_size=2, max_size=12)), dtype=np.float32)
+    target = draw(st.integers(0, len(row) - 1))
+    if draw(st.booleans()) and draw(st.booleans()):
+        return row, target, GREEDY
+    scheme = Scheme(
+        temperature=draw(st.sampled_from([0.3, 0.7, 1.0, 2.0])),
+        top_k=draw(st.one_of(st.none(), st.integers(1, len(row)))),
+        top_p=draw(st.one_of(st.none(), st.sampled_from([0.1, 0.5, 0.9, 1.0]), st.floats(0.01, 1))),
+    )
+    return row, target, scheme
+
+
+def one(row: np.ndarray, target: int, scheme: Scheme) -> tuple[float, float, int, bool]:
+    scores = target_scores(torch.tensor(row)[None], torch.tensor([target]), [scheme])
+    return (
+        float(scores.log_probs[0, 0]), float(scores.margins[0, 0]), int(scores.ranks[0]), bool(scores.argmax[0]),
+    )  # fmt: skip
+
+
+@settings(max_examples=600, deadline=None)
+@given(problems())
+def test_agrees_with_the_definition(problem: tuple[np.ndarray, int, Scheme]) -> None:
+    row, target, scheme = problem
+    got, margin, rank, argmax = one(row, target, scheme)
+    wide = row.astype(np.float64)
+    expected = reference.log_prob(wide, target, scheme.temperature, scheme.top_k, scheme.top_p)
+    assert rank == reference.rank(wide, target)
+    assert argmax == (reference.support(wide, 0, None, None) == [target])
+    if abs(margin) > 1e-5:  # closer than that, rounding may decide
+        assert math.isinf(expected) == math.isinf(got)
+        assert (margin > 0) == (got > -math.inf)
+    if math.isfinite(expected) and math.isfinite(got) and abs(margin) > 1e-5:
+        assert got <= 0
+        assert got == pytest.approx(expected, abs=2e-5)
+
+
+@settings(max_examples=400, deadline=None)
+@given(problems(), st.integers(0, 2**32 - 1))
+def test_no_change_smaller_than_the_margin_crosses_the_border(
+    problem: tuple[np.ndarray, int, Scheme], seed: int
+) -> None:
+    row, target, scheme = problem
+    _, margin, _, _ = one(row, target, scheme)
+    if abs(margin) < 1e-4 or math.isinf(margin):
+        return
+    rng = np.random.default_rng(seed)
+    for _ in range(8):
+        step = rng.choice([-1.0, 1.0], size=len(row)) * 0.99 * abs(margin)
+        moved = row.astype(np.float64) + step
+        kept = reference.support(moved, scheme.temperature, scheme.top_k, scheme.top_p)
+        assert (target in kept) == (margin > 0)
+
+
+def test_ties_at_rank_k_are_all_kept() -> None:
+    row = np.array([3, 2, 2, 2, 0], dtype=np.float32)
+    for target in (1, 2, 3):
+        log_prob, margin, _, _ = one(row, target, Scheme(top_k=2))
+        assert log_prob == pytest.approx(2 - math.log(math.exp(3) + 3 * math.exp(2)), abs=1e-6)
+        assert margin == 0
+
+
+def test_equal_probabilities_enter_the_nucleus_lower_id_first() -> None:
+    row = np.zeros(4, dtype=np.float32)
+    kept = [one(row, i, Scheme(top_k=None, top_p=0.5))[0] > -math.inf for i in range(4)]
+    assert kept == [True, True, False, False]
+
+
+def test_top_p_one_changes_nothing() -> None:
+    row = np.random.default_rng(0).normal(size=50).astype(np.float32)
+    for target in range(50):
+        assert one(row, target, Scheme(top_k=40, top_p=1.0)) == one(row, target, Scheme(top_k=40))
+
+
+def test_greedy_ties_go_to_the_lowest_id() -> None:
+    row = np.array([1, 5, 5], dtype=np.float32)
+    assert [one(row, i, GREEDY)[0] for i in range(3)] == [-math.inf, 0.0, -math.inf]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("width", [100, 5000, 50304, 50257])
+def test_largest_is_topk(width: int, dtype: torch.dtype) -> None:
+    logits = torch.randn(7, width, generator=torch.Generator().manual_seed(width)).to(dtype)
+    for k in (1, 2, 41):
+        assert torch.equal(largest(logits, k), logits.topk(k, dim=1).values)
+
+
+def test_bf16_logits_are_scored_in_float32() -> None:
+    logits = torch.randn(64, 5000, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16) * 4
+    targets = logits.float().argmax(1)
+    got = target_scores(logits, targets, [Scheme(top_k=None)]).log_probs[0]
+    assert got.dtype == torch.float32
+    expected = torch.log_softmax(logits.double(), 1).gather(1, targets[:, None])[:, 0]
+    torch.testing.assert_close(got.double(), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"temperature": -1.0}, "temperature"),
+        ({"temperature": math.nan}, "temperature"),
+        ({"temperature": math.inf}, "temperature"),
+        ({"temperature": 0.0, "top_k": 5}, "greedy"),
+        ({"top_k": 0}, "top_k"),
+        ({"top_p": 0.0}, "top_p"),
+        ({"top_p": 1.5}, "top_p"),
+        ({"top_p": math.nan}, "top_p"),
+    ],
+)
+def test_impossible_schemes_are_refused_by_name(options: dict[str, float], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        Scheme(**options)  # type: ignore[arg-type]
