@@ -7,7 +7,7 @@ number of schemes at once. All of it happens on the logits' device; nothing of v
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -84,17 +84,18 @@ def target_scores(logits: Tensor, targets: Tensor, schemes: Sequence[Scheme]) ->
     less than the margin agree on which side it is. It is infinite where the scheme truncates nothing.
     """
     vocabulary = logits.shape[1]
-    columns = torch.arange(vocabulary, device=logits.device)
     value = logits.gather(1, targets[:, None])
-    ranks = (logits > value).sum(1, dtype=torch.int32) + 1
-    tied_before = ((logits == value) & (columns < targets[:, None])).sum(1, dtype=torch.int32)
+    wanted = max(2, *((s.top_k or 0) + 1 for s in schemes))
+    top = largest(logits, min(wanted, vocabulary)).float()
+    ranks = _count(torch.gt, logits, value) + 1
+    tied_before = _tied_before(
+        logits, value, targets, (ranks == 1) & (top[:, 0] == top[:, min(1, vocabulary - 1)]), schemes
+    )
     argmax = (ranks == 1) & (tied_before == 0)
-    wanted = max(2 if s.greedy else (s.top_k or 0) + 1 for s in schemes)
-    top = largest(logits, min(wanted, vocabulary)).float() if wanted > 1 else logits.new_empty(len(logits), 0)
 
     target = value[:, 0].float()
-    total = torch.logsumexp(logits.float(), 1)
-    base = torch.where(torch.isposinf(total), torch.nan, target - total)  # an infinite logit leaves no distribution
+    highest = top[:, 0]
+    base = target - highest - (logits.float() - highest[:, None]).exp().sum(1).log()
     rows = [_under_scheme(s, logits, target, argmax, tied_before, top) for s in schemes]
     return TargetScores(
         base_log_probs=base.clamp(max=0),
@@ -103,6 +104,20 @@ def target_scores(logits: Tensor, targets: Tensor, schemes: Sequence[Scheme]) ->
         log_probs=torch.stack([log_prob for log_prob, _ in rows]),
         margins=torch.stack([margin for _, margin in rows]),
     )
+
+
+def _count(compare: Callable[..., Tensor], values: Tensor, border: Tensor) -> Tensor:
+    """How many values of each row compare so with its border. In floats: on the CPU, sums of booleans are slow."""
+    return compare(values, border, out=torch.empty_like(values)).sum(1, dtype=torch.float32).int()
+
+
+def _tied_before(logits: Tensor, value: Tensor, targets: Tensor, top_tied: Tensor, schemes: Sequence[Scheme]) -> Tensor:
+    """How many tokens of lower id have the target's very logit: they stand before it in the argmax and the nucleus."""
+    ordered = any(s.top_p is not None for s in schemes)
+    if logits.device.type == "cpu" and not ordered and not top_tied.any():
+        return torch.zeros_like(targets)  # only ties for the first place matter then, and there are none
+    columns = torch.arange(logits.shape[1], device=logits.device)
+    return ((logits == value) & (columns < targets[:, None])).sum(1)
 
 
 def _under_scheme(
@@ -128,7 +143,8 @@ def _under_scheme(
     k = scheme.top_k
     kept, border = top[:, :k], top[:, k - 1]
     # Ties at rank k are all kept: they are counted on the whole row, after the division, as the scheme is defined.
-    ties = (logits.float() / temperature >= (border / temperature)[:, None]).sum(1) - k
+    scaled = logits.float() if temperature == 1 else logits.float() / temperature
+    ties = _count(torch.ge, scaled, (border / temperature)[:, None]) - k
     inside = target / temperature >= border / temperature
     margin = torch.where(inside, (target - top[:, k]) / 2, (target - border) / 2)
     if truncates:

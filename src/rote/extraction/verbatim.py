@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -94,7 +95,7 @@ def verbatim(
         probe = scorer.run(rest, stop_at, lambda count: None)
         for i in rest:
             extra[i] = _cost(examples[i], stop_at)
-            if probe[i].upper(model.logit_tolerance).max() < math.log(tau) and not probe[i].argmax.all():
+            if probe[i].upper(model.logit_tolerance).max() < math.log(tau) and not probe[i].greedy:
                 stopped[int(i)] = probe[i]
         tell(len(stopped))
         rest = np.array([i for i in rest if int(i) not in stopped], dtype=np.int64)
@@ -111,17 +112,46 @@ class _Row:
     argmax: NDArray[np.bool_]  # [tokens]
     log_probs: Floats  # [schemes, tokens]
     margins: Floats  # [schemes, tokens]
+    total: NDArray[np.float64]  # [schemes], the sum of the log-probs
+    greedy: bool  # all tokens are the argmax
 
-    def upper(self, tolerance: float) -> NDArray[np.float64]:
-        """[schemes]: no full pass can give these tokens a larger sum of log-probs.
+    def upper(self, tolerance: float, stop_at: int | None = None) -> NDArray[np.float64]:
+        """[schemes]: no full pass can give these tokens, or the first `stop_at` of them, a larger sum of log-probs.
 
         Logits that differ by `tolerance` move a log-prob by at most twice that. A token just outside the support might
         be inside in another pass: it counts as certain here.
         """
-        doubtful = (self.log_probs == -np.inf) & (np.abs(self.margins) <= 2 * tolerance)
-        token = np.where(doubtful, 0.0, self.log_probs).astype(np.float64)
+        log_probs, margins = self.log_probs[:, :stop_at], self.margins[:, :stop_at]
+        doubtful = (log_probs == -np.inf) & (np.abs(margins) <= 2 * tolerance)
+        token = np.where(doubtful, 0.0, log_probs).astype(np.float64)
         total: NDArray[np.float64] = np.minimum(token + 2 * tolerance, 0.0).sum(axis=1)
         return total
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A batch whose scores are on their way to the host."""
+
+    batch: list[int]
+    counts: list[int]
+    tensors: tuple[torch.Tensor, ...]
+    sent: torch.cuda.Event | None
+
+    @classmethod
+    def send(cls, batch: list[int], counts: list[int], scores: TargetScores) -> _Pending:
+        made = (scores.base_log_probs, scores.ranks, scores.argmax, scores.log_probs, scores.margins)
+        tensors = tuple(t.to("cpu", non_blocking=True) for t in made)
+        sent = None
+        if made[0].device.type == "cuda":
+            sent = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            sent.record(torch.cuda.current_stream(made[0].device))
+        return cls(batch, counts, tensors, sent)
+
+    def arrays(self) -> list[NDArray[Any]]:
+        if self.sent is None:
+            return [t.numpy() for t in self.tensors]
+        self.sent.synchronize()
+        return [t.numpy().copy() for t in self.tensors]  # what arrived is page-locked memory: let it go
 
 
 class _Scorer:
@@ -138,35 +168,35 @@ class _Scorer:
     def run(self, indices: NDArray[np.int64], stop_at: int | None, tell: Callable[[int], None]) -> dict[int, _Row]:
         """Score these examples (their first `stop_at` suffix tokens, if given), longest batch-mates together."""
         done: dict[int, _Row] = {}
-        waiting: list[tuple[list[int], list[int], TargetScores]] = []
+        waiting: deque[_Pending] = deque()
         order = sorted((int(i) for i in indices), key=lambda i: _cost(self.examples[i], stop_at))
         at = 0
         while at < len(order):
-            batch = self._batch(order[at:], stop_at)
+            batch = self._batch(order, at, stop_at)
             try:
-                counts, scores = self._forward(batch, stop_at)
+                waiting.append(self._forward(batch, stop_at))
             except RuntimeError as error:
                 self._shrink(error, batch)
                 continue
             at += len(batch)
             tell(len(batch))
-            waiting.append((batch, counts, scores))
-            if len(waiting) == 64:  # results stay on the device until then, so that no batch waits for the host
-                self._collect(waiting, done)
-        self._collect(waiting, done)
+            if len(waiting) > 3:  # the host works on finished batches while the device works on the next ones
+                self._collect(waiting.popleft(), done)
+        while waiting:
+            self._collect(waiting.popleft(), done)
         return done
 
-    def _batch(self, order: list[int], stop_at: int | None) -> list[int]:
+    def _batch(self, order: list[int], at: int, stop_at: int | None) -> list[int]:
+        """The next batch. Sorted by length: the last one taken is the longest, and all are padded to it."""
         if self.rows is not None:
-            return order[: self.rows]
-        size = 1
-        # Sorted by length: the last one taken is the longest, and all are padded to it.
-        while size < len(order) and (size + 1) * (_cost(self.examples[order[size]], stop_at) + 1) <= self.positions:
-            size += 1
-        return order[:size]
+            return order[at : at + self.rows]
+        end = at + 1
+        while end < len(order) and (end + 1 - at) * (_cost(self.examples[order[end]], stop_at) + 1) <= self.positions:
+            end += 1
+        return order[at:end]
 
     @torch.inference_mode()
-    def _forward(self, batch: list[int], stop_at: int | None) -> tuple[list[int], TargetScores]:
+    def _forward(self, batch: list[int], stop_at: int | None) -> _Pending:
         model = self.model
         bos = [] if model.bos_id is None else [model.bos_id]
         suffixes = [self.examples[i].suffix[:stop_at] for i in batch]
@@ -190,19 +220,24 @@ class _Scorer:
         for start in range(0, len(targets), chunk):
             logits = model.head(chosen[start : start + chunk])
             parts.append(self.score(logits, targets[start : start + chunk].to(logits.device), self.schemes))
-        return counts, _join(parts)
+        return _Pending.send(batch, counts, _join(parts))
 
-    def _collect(self, waiting: list[tuple[list[int], list[int], TargetScores]], done: dict[int, _Row]) -> None:
-        for batch, counts, scores in waiting:
-            base, ranks, argmax = (t.cpu().numpy() for t in (scores.base_log_probs, scores.ranks, scores.argmax))
-            log_probs, margins = scores.log_probs.cpu().numpy(), scores.margins.cpu().numpy()
-            if np.isnan(base).any() or np.isnan(log_probs).any():
-                self._refuse_nan(batch, counts, np.isnan(base) | np.isnan(log_probs).any(0))
-            ends = np.cumsum(counts)
-            for i, start, end in zip(batch, ends - counts, ends, strict=True):
-                here = slice(int(start), int(end))
-                done[i] = _Row(base[here], ranks[here], argmax[here], log_probs[:, here], margins[:, here])
-        waiting.clear()
+    def _collect(self, pending: _Pending, done: dict[int, _Row]) -> None:
+        base, ranks, argmax, log_probs, margins = pending.arrays()
+        bad = np.isnan(base) | np.isnan(log_probs).any(0)
+        if bad.any():
+            self._refuse_nan(pending.batch, pending.counts, bad)
+        counts = np.array(pending.counts)
+        ends = counts.cumsum()
+        starts = ends - counts
+        totals = np.add.reduceat(log_probs, starts, axis=1, dtype=np.float64)
+        greedy = np.logical_and.reduceat(argmax, starts).tolist()
+        spans = zip(pending.batch, starts.tolist(), ends.tolist(), strict=True)
+        for row, (i, start, end) in enumerate(spans):
+            here = slice(start, end)
+            done[i] = _Row(
+                base[here], ranks[here], argmax[here], log_probs[:, here], margins[:, here], totals[:, row], greedy[row]
+            )
 
     def _refuse_nan(self, batch: list[int], counts: list[int], bad: NDArray[np.bool_]) -> None:
         place = int(np.argmax(bad))
@@ -240,23 +275,24 @@ def check(
         raise InputError(f"batch_size must be 'auto' or at least 1, not {batch_size}.")
     if tau is not None and not 0 < tau <= 1:
         raise InputError(f"tau must lie in (0, 1], not {tau}.")
-    bos = model.bos_id is not None
+    bos, vocabulary, context = model.bos_id is not None, model.vocabulary, model.context_length
     too_long = []
     for example in examples:
         if not example.prefix and not bos:
             raise InputError(f"example {example.id!r} has an empty prefix and no BOS token stands before it.")
         ids = example.prefix + example.suffix
-        if max(ids) >= model.vocabulary or min(ids) < 0:
+        lowest, highest = min(ids), max(ids)
+        if highest >= vocabulary or lowest < 0:
             raise InputError(
-                f"example {example.id!r} has token id {max(ids) if min(ids) >= 0 else min(ids)}, but the model's "
-                f"vocabulary is 0 to {model.vocabulary - 1}: it was made with another tokenizer. Tokenise it again."
+                f"example {example.id!r} has token id {highest if lowest >= 0 else lowest}, but the model's "
+                f"vocabulary is 0 to {vocabulary - 1}: it was made with another tokenizer. Tokenise it again."
             )
-        if model.context_length is not None and len(ids) - 1 + bos > model.context_length:
+        if context is not None and len(ids) - 1 + bos > context:
             too_long.append(f"{example.id!r} ({len(ids) - 1 + bos} positions)")
     if too_long:
         more = f" and {len(too_long) - 5} more" if len(too_long) > 5 else ""
         raise InputError(
-            f"{len(too_long)} examples are longer than the model's context of {model.context_length} positions: "
+            f"{len(too_long)} examples are longer than the model's context of {context} positions: "
             f"{', '.join(too_long[:5])}{more}. Use shorter prefixes or suffixes."
         )
 
@@ -273,8 +309,7 @@ def _best_stop(examples: Sequence[Example], pilot: dict[int, _Row], tau: float, 
     for stop_at in range(1, max(len(examples[i].suffix) for i in pilot)):
         cost = 0
         for i, row in pilot.items():
-            head = _Row(row.base, row.ranks, row.argmax[:stop_at], row.log_probs[:, :stop_at], row.margins[:, :stop_at])
-            survives = head.upper(tolerance).max() >= math.log(tau) or head.argmax.all()
+            survives = row.upper(tolerance, stop_at).max() >= math.log(tau) or row.argmax[:stop_at].all()
             cost += _cost(examples[i], stop_at) + (_cost(examples[i], None) if survives else 0)
         if cost < best_cost:
             best, best_cost = stop_at, cost
@@ -295,7 +330,7 @@ def _results(
     results = []
     for i, example in enumerate(examples):
         row = stopped.get(i) or full[i]
-        log_probs = row.upper(model.logit_tolerance) if i in stopped else row.log_probs.sum(axis=1, dtype=np.float64)
+        log_probs = row.upper(model.logit_tolerance) if i in stopped else row.total
         evals = int(extra[i]) + (0 if i in stopped else _cost(example, None))
         for s, scheme in enumerate(schemes):
             results.append(
@@ -303,7 +338,7 @@ def _results(
                     example_id=example.id,
                     scheme=scheme,
                     log_prob=float(log_probs[s]),
-                    greedy=i not in stopped and bool(row.argmax.all()),
+                    greedy=i not in stopped and row.greedy,
                     stopped=i in stopped,
                     token_log_probs=row.log_probs[s],
                     base_log_probs=row.base,
