@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -106,8 +108,12 @@ def score(
     ],
     model: Model = "bundled",
     out: Out = None,
-    prefix: Prefix = 50,
-    suffix: Suffix = 50,
+    prefix: Annotated[
+        int | None, typer.Option(help="Tokens of a text that are the prompt [50].", show_default=False)
+    ] = None,
+    suffix: Annotated[
+        int | None, typer.Option(help="Tokens of a text that must come back [50].", show_default=False)
+    ] = None,
     temperature: Temperature = 1.0,
     top_k: TopK = 40,
     top_p: TopP = None,
@@ -183,15 +189,13 @@ def version(
 def main() -> None:
     """Run the command line; mistakes of the user end in one line that says what to do."""
     try:
-        code = app(standalone_mode=False)
+        with _interrupted_by(_leave):
+            code = app(standalone_mode=False)
     except RoteError as error:
         if "--debug" in sys.argv:
             raise
         messages.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        messages.print("stopped.")
-        sys.exit(130)
     except Exception as error:
         show = getattr(error, "show", None)  # click's own usage errors print themselves
         if show is None:
@@ -247,10 +251,31 @@ def _progress() -> Iterator[Any]:
         yield tell
 
 
+def _leave(number: int, frame: object) -> None:
+    """End the process at once: libraries that are being imported catch KeyboardInterrupt and go on, or misreport it."""
+    messages.show_cursor(True)
+    messages.print("stopped: no run was under way. Run the same command again.", soft_wrap=True)
+    os._exit(130)
+
+
+@contextmanager
+def _interrupted_by(handler: Callable[[int, Any], object]) -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    if before in (signal.SIG_IGN, None):  # as in a background job: whoever started it wants it so
+        yield
+        return
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
     try:
-        yield
+        with _interrupted_by(signal.default_int_handler):
+            yield
     except KeyboardInterrupt:
         from rote.runs.store import Run
 

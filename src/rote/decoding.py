@@ -47,19 +47,25 @@ class Scheme:
     def __str__(self) -> str:
         if self.greedy:
             return "greedy"
-        parts = [f"temperature={self.temperature:g}"]
+        parts = [f"temperature={_exactly(self.temperature)}"]
         if self.top_k is not None:
             parts.append(f"top_k={self.top_k}")
         if self.top_p is not None:
-            parts.append(f"top_p={self.top_p:g}")
+            parts.append(f"top_p={_exactly(self.top_p)}")
         return " ".join(parts)
 
     def check(self, vocabulary: int) -> None:
         if self.top_k is not None and self.top_k > vocabulary:
             raise InputError(
                 f"top_k={self.top_k} is larger than the model's vocabulary of {vocabulary} tokens; "
-                "choose a smaller top_k, or None to keep the whole vocabulary."
+                "choose a smaller top_k, or None (on the command line: 0) to keep the whole vocabulary."
             )
+
+
+def _exactly(number: float) -> str:
+    """As few digits as tell it from every other number: a scheme's label is how runs know it."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(float(number))
 
 
 GREEDY = Scheme(temperature=0, top_k=None)

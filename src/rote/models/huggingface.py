@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from rote.errors import InputError, ModelError
+from rote.errors import InputError, ModelError, RoteError
 from rote.models.base import BUNDLED, Dtype
 from rote.tokens import BosPolicy
 
@@ -47,7 +48,7 @@ class HuggingFaceModel:
         self.compiled = False
         self._split = self._can_split()
         self.vocabulary = int(self._output.weight.shape[0]) if self._split else int(self._config.vocab_size)
-        _check_tokenizer(tokenizer, self.vocabulary, name)
+        _check_tokenizer(tokenizer, self.bos_id, self.vocabulary, name)
         if compile:
             for layer in _layers(self._base):
                 layer.compile()  # one graph serves every layer: compiling takes seconds, not a minute
@@ -117,7 +118,8 @@ class HuggingFaceModel:
             halves = self.head(self.hidden(tokens)).float()
         except (AttributeError, TypeError, ValueError, RuntimeError):
             halves = whole[..., :0]
-        if halves.shape == whole.shape and torch.allclose(halves, whole, rtol=1e-2, atol=1e-3, equal_nan=True):
+        close = 1e-5 if self.dtype == torch.float32 else 1e-2
+        if halves.shape == whole.shape and torch.allclose(halves, whole, rtol=close, atol=close, equal_nan=True):
             return True
         warnings.warn(
             f"{self.name}: base model and output embedding do not give the model's logits; using whole forward passes, "
@@ -149,9 +151,14 @@ def load_huggingface(
         config = _config(source, options)
         kind = _pick_dtype(dtype, chosen, config)
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=kind, device_map=device_map, **options)
-    except (OSError, ValueError, ImportError, KeyError) as error:
+        model, found = AutoModelForCausalLM.from_pretrained(
+            source, dtype=kind, device_map=device_map, output_loading_info=True, **options
+        )
+    except RoteError:
+        raise
+    except Exception as error:  # whatever a damaged file makes transformers, safetensors or tokenizers raise
         raise ModelError(_why_not_loaded(name, error)) from error
+    _refuse_missing(found["missing_keys"], name)
     if "gguf_file" in options:
         model.hf_quantizer = None
     if device_map is None:
@@ -199,16 +206,30 @@ def _why_not_loaded(name: str | Path, error: Exception) -> str:
     )
 
 
+def _refuse_missing(tensors: Iterable[str], name: str | Path) -> None:
+    """transformers fills in random numbers for tensors that the weight files lack; nothing could be said of those."""
+    if missing := sorted(tensors):
+        raise ModelError(
+            f"{name}: its weight files lack {len(missing)} of the model's tensors (the first: {missing[0]}); "
+            "get the model's files again, weights and config.json from the same place."
+        )
+
+
 def _pick_device(device: str) -> str:
     if device == "auto":
         if torch.cuda.is_available():
             return "cuda"
         return "mps" if torch.backends.mps.is_available() else "cpu"
-    kind = device.split(":")[0]
-    if kind not in ("cpu", "cuda", "mps"):
+    if not re.fullmatch(r"cpu|cuda(:\d+)?|mps", device):
         raise InputError(f"unknown device {device!r}; use auto, cpu, cuda, cuda:N or mps.")
+    kind, _, index = device.partition(":")
     if kind == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device {device!r} was asked for, but torch sees no CUDA GPU here; use --device cpu.")
+    if index and int(index) >= torch.cuda.device_count():
+        last = torch.cuda.device_count() - 1
+        raise InputError(f"device {device!r} was asked for, but the last GPU that torch sees here is cuda:{last}.")
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise InputError("device 'mps' was asked for, but torch sees no Apple GPU here; use --device cpu.")
     return device
 
 
@@ -241,9 +262,14 @@ def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     return frozenset([own] if isinstance(own, int) else own)
 
 
-def _check_tokenizer(tokenizer: Any, vocabulary: int, name: str) -> None:
+def _check_tokenizer(tokenizer: Any, bos_id: int | None, vocabulary: int, name: str) -> None:
+    """Refuse a tokenizer that could give ids the model does not have.
+
+    Special tokens do not count, but for BOS: no text becomes one, and loaders (of GGUF files) add some of their own.
+    """
     if tokenizer is not None and len(tokenizer) > vocabulary:
-        top = max(tokenizer.get_vocab().values())
+        special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special and i != bos_id}
+        top = max(i for i in tokenizer.get_vocab().values() if i not in special)
         if top >= vocabulary:
             raise ModelError(
                 f"{name}: the tokenizer has ids up to {top}, but the model's vocabulary ends at {vocabulary - 1}; "

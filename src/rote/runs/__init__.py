@@ -1,0 +1,1 @@
+"""Runs: the only part of Rote that touches disk."""

@@ -1,0 +1,252 @@
+"""The local engine: score what a run still lacks, shard by shard, then sum up."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rote.analysis.coverage import coverage
+from rote.analysis.rates import rates, rates_by
+from rote.corpus.windows import window_count, windows
+from rote.decoding import Scheme
+from rote.errors import InputError
+from rote.extraction.verbatim import BatchSize, check, verbatim
+from rote.models.base import LogitModel
+from rote.runs.manifest import build, digest
+from rote.runs.store import Run
+from rote.tokens import Example
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is counted ("windows" while cutting, "scored" while scoring), how many are done, and of how many."""
+
+THRESHOLDS = (0.01, 0.1, 0.5, 0.75)
+SHARD_FLOPS = {"cuda": 2e15}  # a few seconds of work; 1e12 elsewhere. What a kill can lose.
+
+
+def scan(
+    text: str,
+    model: LogitModel,
+    *,
+    out: str | Path,
+    name: str = "text",
+    prefix: int = 50,
+    suffix: int = 50,
+    stride: int = 10,
+    schemes: Sequence[Scheme] = (Scheme(),),
+    tau: float = 1e-3,
+    stop_early: bool = False,
+    batch_size: BatchSize = "auto",
+    progress: Progress | None = None,
+) -> Run:
+    """Score sliding windows over a text and write a run folder; a folder that holds part of this run is continued.
+
+    `tau` is the smallest probability that counts as extraction. With `stop_early`, windows that are certain to end
+    below it are given up after a few tokens: cheaper on text that is not memorized, at the price of exact numbers
+    below tau.
+    """
+    tell = progress or (lambda what, done, total: None)
+    if stop_early and tau > THRESHOLDS[0]:
+        raise InputError(
+            f"with stop_early, tau must be at most {THRESHOLDS[0]}, the lowest coverage threshold, not {tau}."
+        )
+    examples = windows(
+        text, model.tokenizer, prefix=prefix, suffix=suffix, stride=stride, progress=lambda d, t: tell("windows", d, t)
+    )
+    dropped = window_count(len(text), stride) - len(examples)
+    if not examples:
+        raise InputError(
+            f"{name} is too short: not one window of {prefix} + {suffix} tokens fits into its {len(text)} characters. "
+            "Use shorter windows (--prefix, --suffix) or a longer text."
+        )
+    manifest = build(
+        kind="scan",
+        source={"name": name, "sha256": digest(text), "characters": len(text)},
+        model=model.identity(),
+        options={
+            "windows": {"prefix": prefix, "suffix": suffix, "stride": stride},
+            "dropped": dropped,
+            **_options(model, examples, schemes, tau, stop_early, batch_size),
+        },
+    )
+    content = {"text.txt": text.encode("utf-8", "surrogatepass")}
+    return _finish(Run(Path(out)), manifest, content, model, examples, schemes, tell)
+
+
+def score(
+    examples: Sequence[Example],
+    model: LogitModel,
+    *,
+    out: str | Path,
+    name: str = "examples",
+    schemes: Sequence[Scheme] = (Scheme(),),
+    tau: float = 1e-3,
+    stop_early: bool = False,
+    batch_size: BatchSize = "auto",
+    progress: Progress | None = None,
+) -> Run:
+    """Score given examples and write a run folder, as `scan` does for windows."""
+    if not examples:
+        raise InputError(f"{name} holds no examples.")
+    twice = next((key for key, times in Counter(e.id for e in examples).items() if times > 1), None)
+    if twice is not None:
+        raise InputError(f"{name} has more than one example with the id {twice!r}; give every example its own id.")
+    options = _options(model, examples, schemes, tau, stop_early, batch_size)  # first: ids may be past the tokenizer's
+    lines = "".join(json.dumps(_shown(example, model.tokenizer), ensure_ascii=False) + "\n" for example in examples)
+    ids = json.dumps([[e.id, e.prefix, e.suffix, dict(e.metadata)] for e in examples], sort_keys=True)
+    manifest = build(
+        kind="score",
+        source={"name": name, "sha256": digest(ids), "examples": len(examples)},
+        model=model.identity(),
+        options={"dropped": 0, **options},
+    )
+    tell = progress or (lambda what, done, total: None)
+    content = {"examples.jsonl": lines.encode("utf-8", "surrogatepass")}
+    return _finish(Run(Path(out)), manifest, content, model, examples, schemes, tell)
+
+
+def _options(
+    model: LogitModel,
+    examples: Sequence[Example],
+    schemes: Sequence[Scheme],
+    tau: float,
+    stop_early: bool,
+    batch_size: BatchSize,
+) -> dict[str, Any]:
+    check(model, examples, schemes, tau, batch_size)
+    if len(set(map(str, schemes))) < len(schemes):
+        raise InputError("the same decoding scheme was given twice; give each scheme once.")
+    size = shard_size(model, examples)
+    return {
+        "schemes": [str(scheme) for scheme in schemes],
+        "tau": tau,
+        "stop_early": stop_early,
+        "batch_size": batch_size,
+        "shard_examples": size,
+        "shards": math.ceil(len(examples) / size),
+    }
+
+
+def shard_size(model: LogitModel, examples: Sequence[Example]) -> int:
+    """Examples per shard: a power of two worth a few seconds, and always the same for the same job."""
+    identity = model.identity()
+    longest = max(len(e.prefix) + len(e.suffix) for e in examples)
+    flops = 2 * identity.get("parameters", 1_000_000) * longest
+    budget = SHARD_FLOPS.get(identity.get("device", "cpu"), 1e12)
+    return 1 << int(math.log2(min(max(budget / flops, 32), 4096)))
+
+
+def _finish(
+    run: Run,
+    manifest: dict[str, Any],
+    content: Mapping[str, bytes],
+    model: LogitModel,
+    examples: Sequence[Example],
+    schemes: Sequence[Scheme],
+    tell: Progress,
+) -> Run:
+    size = manifest["shard_examples"]
+    with run.locked():
+        run.begin(manifest, content=content)
+        for index in range(manifest["shards"]):
+            part = examples[index * size : (index + 1) * size]
+            if not run.has_shard(index):
+                count = partial(_tell_from, tell, index * size, len(examples))
+                _score_shard(run, index, part, model, schemes, manifest, count)
+            tell("scored", index * size + len(part), len(examples))
+        run.finish(summarise(run, model.logit_tolerance))
+        run.report()
+    return run
+
+
+def _tell_from(tell: Progress, before: int, total: int, done: int) -> None:
+    tell("scored", before + done, total)
+
+
+def _score_shard(
+    run: Run,
+    index: int,
+    part: Sequence[Example],
+    model: LogitModel,
+    schemes: Sequence[Scheme],
+    manifest: Mapping[str, Any],
+    tell: Callable[[int], None],
+) -> None:
+    done = 0
+
+    def count(newly: int) -> None:
+        nonlocal done
+        done += newly
+        tell(done)
+
+    began = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RuntimeWarning)
+        results = verbatim(
+            model,
+            part,
+            schemes,
+            tau=manifest["tau"] if manifest["stop_early"] else None,
+            batch_size=manifest["batch_size"],
+            progress=count,
+        )
+    facts = {"seconds": time.perf_counter() - began, "warnings": [str(w.message) for w in caught]}
+    run.add_shard(index, part, results, facts)
+
+
+def summarise(run: Run, logit_tolerance: float) -> dict[str, Any]:
+    """The headline numbers of a finished run."""
+    manifest, scores, facts = run.manifest, run.scores, run.shard_facts()
+    tau = manifest["tau"]
+    longest = int(scores["ranks"].list.len().max() or 0)  # type: ignore[arg-type]
+    doubt = 2 * logit_tolerance * longest  # each token's log-prob may differ by twice what a logit may
+    schemes: dict[str, Any] = {}
+    for scheme in manifest["schemes"]:
+        own = scores.filter(scores["scheme"] == scheme)
+        numbers: dict[str, Any] = {
+            "rates": rates(own, tau=tau, numeric_tolerance=doubt, border_tolerance=logit_tolerance)
+        }
+        if manifest["kind"] == "scan":
+            numbers["coverage"] = coverage(own, manifest["source"]["characters"], thresholds=THRESHOLDS)
+        if own["repetitions"].is_not_null().any():
+            numbers["by_repetitions"] = rates_by(own, "repetitions", tau=tau)
+        if own["split"].is_not_null().any():
+            numbers["by_split"] = rates_by(own, "split", tau=tau)
+        schemes[scheme] = numbers
+    first = scores.filter(scores["scheme"] == manifest["schemes"][0])
+    return {
+        "kind": manifest["kind"],
+        "source": manifest["source"],
+        "model": manifest["model"],
+        "examples": first.height,
+        "dropped": manifest["dropped"],
+        "tau": tau,
+        "logit_tolerance": logit_tolerance,
+        "token_evals": int(first["token_evals"].sum()),
+        "seconds": round(sum(f["seconds"] for f in facts), 3),
+        "warnings": sorted({w for f in facts for w in f["warnings"]}),
+        "versions": manifest["versions"],
+        "schemes": schemes,
+    }
+
+
+def _shown(example: Example, tokenizer: Any) -> dict[str, Any]:
+    """An example for the reader: its ids, and their text where a tokenizer is at hand (for display only)."""
+
+    def decode(ids: Sequence[int]) -> str:
+        return str(tokenizer.decode(list(ids))) if tokenizer is not None and ids else " ".join(map(str, ids))
+
+    return {
+        "id": example.id,
+        "prefix": example.prefix,
+        "suffix": example.suffix,
+        "prefix_text": decode(example.prefix),
+        "suffix_text": decode(example.suffix),
+        "metadata": dict(example.metadata),
+    }
