@@ -1,19 +1,36 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import rote
 from rote.models.base import BUNDLED_TEXT
+from tests import tiny
 
 ROOT = Path(__file__).parent.parent
+
+# One thread here and in every process that a test starts: where cores are few, threads of several processes wait for
+# each other, and a test that compares two processes to the last bit needs them to compute alike.
+torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"
+# Some virtual machines claim AMX, which bfloat16 would use, and die of the first such instruction.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test but the real-model ones may need a network, and those do not need the hub
 
 
 @pytest.fixture(scope="session")
 def bundled() -> Any:
     return rote.load("bundled", device="cpu")
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder that loads and scores in no time; its weights are random."""
+    return tiny.save(tmp_path_factory.mktemp("models") / "tiny")
 
 
 @pytest.fixture(scope="session")

@@ -159,7 +159,9 @@ class Run:
                     f"another rote process is writing {self.folder}; wait for it or choose another --out."
                 ) from error
             except OSError as error:
-                raise RunError(f"cannot lock {self.folder}: {error.strerror}. Choose an --out on a local disk.") from error
+                raise RunError(
+                    f"cannot lock {self.folder}: {error.strerror}. Choose an --out on a local disk."
+                ) from error
             yield
 
     def _shard(self, index: int) -> Path:

@@ -1,0 +1,36 @@
+"""What the tests of runs share: a tiny model, a text of four small shards, and what it means to be the same run."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from polars.testing import assert_frame_equal
+
+from rote import Run
+
+SIZES: dict[str, Any] = {"prefix": 8, "suffix": 6, "stride": 10}
+SMALLEST_SHARD = 32
+"""Examples in a shard at the least: what a budget of next to nothing gives."""
+
+
+def same_table(run: Run, other: Run) -> None:
+    """Every row, in the same order, every float to the last bit."""
+    assert_frame_equal(run.scores, other.scores, check_exact=True)
+    timeless = [{k: v for k, v in each.summary.items() if k != "seconds"} for each in (run, other)]
+    assert timeless[0] == timeless[1]
+    assert (run.folder / "report.html").is_file()
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def wait_for_shards(process: subprocess.Popen[str], folder: Path, count: int) -> None:
+    deadline = time.monotonic() + 120
+    while len(list((folder / "scores").glob("[0-9]*.parquet"))) < count:
+        assert process.poll() is None, f"it ended before it was stopped: {process.communicate()}"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,125 @@
+"""A folder that holds another run is refused, with the difference named and nothing touched."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rote
+from rote import Example, Run, RunError, Scheme
+from tests import tiny
+from tests.command import rote_here
+from tests.runs.support import SIZES, files, same_table
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"stride": 20}, "windows.stride"),
+        ({"prefix": 9}, "windows.prefix"),
+        ({"suffix": 5}, "windows.suffix"),
+        ({"tau": 0.002}, "tau"),
+        ({"schemes": [Scheme(top_k=39)]}, "schemes"),
+        ({"schemes": [Scheme(temperature=1.0000001)]}, "schemes"),
+        ({"schemes": [Scheme(top_p=0.9)]}, "schemes"),
+        ({"schemes": [Scheme(), rote.GREEDY]}, "schemes"),
+        ({"stop_early": True}, "stop_early"),
+        ({"batch_size": 7}, "batch_size"),
+    ],
+)
+def test_a_changed_option_is_refused_by_name(
+    change: dict[str, Any], field: str, undisturbed: Run, model: Any, text: str
+) -> None:
+    refused_unchanged(undisturbed, field, lambda: rote.scan(text, model, out=undisturbed.folder, **SIZES | change))
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"bos": "never"}, "model.bos"),
+        ({"revision": "older"}, "model.revision"),
+        ({"dtype": "bfloat16"}, "model.dtype"),
+    ],
+)
+def test_a_model_loaded_otherwise_is_refused_by_name(
+    change: dict[str, Any], field: str, undisturbed: Run, tiny_folder: Path, text: str
+) -> None:
+    other = rote.load(tiny_folder, device="cpu", **change)
+    refused_unchanged(undisturbed, field, lambda: rote.scan(text, other, out=undisturbed.folder, **SIZES))
+
+
+def test_other_weights_are_refused(undisturbed: Run, text: str, tmp_path: Path) -> None:
+    other = rote.load(tiny.save(tmp_path / "tiny", seed=1), device="cpu")
+    refused_unchanged(undisturbed, "model.fingerprint", lambda: rote.scan(text, other, out=undisturbed.folder, **SIZES))
+
+
+def test_another_text_is_refused(undisturbed: Run, model: Any, text: str) -> None:
+    refused_unchanged(
+        undisturbed, "source.sha256", lambda: rote.scan(text[:-1] + "X", model, out=undisturbed.folder, **SIZES)
+    )
+
+
+def test_other_examples_are_refused(model: Any, tmp_path: Path) -> None:
+    run = rote.score([Example("x", (5, 6), (7,))], model, out=tmp_path / "run")
+    for other in (
+        Example("x", (5, 6), (8,)),
+        Example("y", (5, 6), (7,)),
+        Example("x", (5, 6), (7,), metadata={"a": 1}),
+    ):
+        refused_unchanged(run, "source.sha256", lambda other=other: rote.score([other], model, out=run.folder))  # type: ignore[misc]
+
+
+def refused_unchanged(run: Run, field: str, act: Callable[[], object]) -> None:
+    before = files(run.folder)
+    with pytest.raises(RunError, match=rf"(?m)^  {field}: the folder has .*, this command ") as error:
+        act()
+    assert "--out" in str(error.value)
+    assert files(run.folder) == before
+
+
+def test_the_command_line_names_the_changed_option(tiny_folder: Path, text: str, tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text(text)
+    command: list[str | Path] = [
+        "scan",
+        tmp_path / "book.txt",
+        "--model",
+        tiny_folder,
+        "--out",
+        tmp_path / "run",
+        "--device",
+        "cpu",
+    ]
+    assert rote_here(*command, "--prefix", "8", "--suffix", "6").code == 0
+    again = rote_here(*command, "--prefix", "8", "--suffix", "6", "--stride", "20")
+    assert again.code == 1
+    assert "windows.stride: the folder has 10, this command 20" in again.err
+
+
+def test_the_names_of_text_and_model_do_not_matter(
+    undisturbed: Run, tiny_folder: Path, text: str, tmp_path: Path
+) -> None:
+    moved = shutil.copytree(tiny_folder, tmp_path / "moved")
+    again = rote.scan(text, rote.load(moved, device="cpu"), out=undisturbed.folder, name="renamed.txt", **SIZES)
+    assert again.manifest["source"]["name"] == "text"
+
+
+@pytest.mark.parametrize("name", ["text.txt", "summary.json", "report.html", "scores/000000.parquet"])
+def test_files_that_belong_to_no_run_are_not_taken_over(name: str, model: Any, text: str, tmp_path: Path) -> None:
+    (tmp_path / "scores").mkdir()
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(RunError, match=rf"{name} is there already .* choose another --out"):
+        rote.scan(text, model, out=tmp_path, **SIZES)
+    assert (tmp_path / name).read_text() == "precious"
+    assert not (tmp_path / "manifest.json").exists()
+
+
+def test_other_files_in_the_folder_are_left_alone(undisturbed: Run, model: Any, text: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "notes.md").write_text("precious")
+    same_table(rote.scan(text, model, out=folder, **SIZES), undisturbed)
+    assert (folder / "notes.md").read_text() == "precious"

@@ -1,0 +1,166 @@
+"""Run folders that are damaged, full or out of bounds: every error names the file, and nothing is lost or made up."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import rote
+from rote import Run, RunError
+from tests.command import rote_here
+from tests.runs.support import SIZES, same_table
+
+
+def test_a_truncated_shard_is_named_and_can_be_made_again(
+    undisturbed: Run, model: Any, text: str, tmp_path: Path
+) -> None:
+    run = Run(shutil.copytree(undisturbed.folder, tmp_path / "run"))
+    shard = run.shards()[2]
+    shard.write_bytes(shard.read_bytes()[:-100])
+    for act in (lambda: run.scores, lambda: run.report(), lambda: rote.scan(text, model, out=run.folder, **SIZES)):
+        with pytest.raises(RunError, match=r"000002\.parquet is damaged .* Delete it and run the same command again"):
+            act()
+    shard.unlink()
+    with pytest.raises(RunError, match="unfinished"):
+        run.report()
+    same_table(rote.scan(text, model, out=run.folder, **SIZES), undisturbed)
+
+
+def test_a_flipped_bit_never_gives_another_number(undisturbed: Run) -> None:
+    shard, good = undisturbed.shards()[1], undisturbed.scores
+    content = shard.read_bytes()
+    rng = random.Random(0)
+    noticed = 0
+    for _ in range(200):
+        broken = bytearray(content)
+        broken[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        shard.write_bytes(broken)
+        try:
+            read = undisturbed.scores
+        except RunError:
+            noticed += 1
+        else:  # the bit decides nothing, such as one of the statistics
+            assert_frame_equal(read, good, check_exact=True)
+    assert noticed > 100
+
+
+def test_a_parquet_file_that_is_no_shard_is_refused(undisturbed: Run) -> None:
+    pl.DataFrame({"example_id": ["w0"]}).write_parquet(undisturbed.shards()[0])
+    with pytest.raises(RunError, match=r"000000\.parquet is damaged"):
+        _ = undisturbed.scores
+
+
+def test_a_damaged_manifest_is_named(undisturbed: Run, model: Any, text: str) -> None:
+    (undisturbed.folder / "manifest.json").write_text('{"format": 1,')
+    with pytest.raises(RunError, match=r"cannot read .*manifest\.json"):
+        rote.scan(text, model, out=undisturbed.folder, **SIZES)
+    assert "manifest.json" in rote_here("report", undisturbed.folder).err
+
+
+def test_a_missing_text_is_named(undisturbed: Run) -> None:
+    (undisturbed.folder / "text.txt").unlink()
+    with pytest.raises(RunError, match=r"cannot read .*text\.txt"):
+        undisturbed.report()
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        result = rote_here("report", folder)
+        assert result.code == 1
+        assert "has no manifest.json, so it is not a run folder" in result.err
+        assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("after", range(8))  # text, manifest, four shards, summary, report
+def test_disk_full_then_not(
+    after: int, undisturbed: Run, model: Any, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    fsync = os.fsync
+    room = after
+
+    def full(file: int) -> None:
+        nonlocal room
+        if room == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        room -= 1
+        fsync(file)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(RunError, match=r"cannot write .*: No space left on device\. Free some space"):
+            rote.scan(text, model, out=folder, **SIZES)
+    assert not list(folder.rglob("*.part"))
+    assert len(list((folder / "scores").iterdir())) == min(max(after - 2, 0), 4)
+    same_table(rote.scan(text, model, out=folder, **SIZES), undisturbed)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "rote-test", str(place)]
+    if os.name != "posix" or shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small tmpfs takes Linux and root; test_disk_full_then_not covers the rest")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_disk_that_is_really_full(undisturbed: Run, tiny_folder: Path, small_disk: Path, tmp_path: Path) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text(undisturbed.text or "")
+    sizes = [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
+    command: list[str | Path] = [
+        "scan",
+        book,
+        "--model",
+        tiny_folder,
+        "--out",
+        small_disk / "run",
+        "--device",
+        "cpu",
+        *sizes,
+    ]
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(30 << 10))
+    result = rote_here(*command)
+    assert result.code == 1
+    assert "No space left on device. Free some space" in result.err
+    assert "Traceback" not in result.err
+    ballast.unlink()
+    subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
+    assert rote_here(*command).code == 0
+    assert_frame_equal(Run.open(small_disk / "run").scores, undisturbed.scores, check_exact=True)
+
+
+def test_a_folder_that_cannot_be_made(model: Any, text: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for out in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(RunError, match=r"cannot make the folder .*file.* Choose another --out"):
+            rote.scan(text, model, out=out, **SIZES)
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission(model: Any, text: str, tmp_path: Path) -> None:
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0o500)
+    with pytest.raises(RunError, match="not writable"):
+        rote.scan(text, model, out=folder, **SIZES)
+
+
+def test_a_lock_that_cannot_be_written(model: Any, text: str, tmp_path: Path) -> None:
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(RunError, match=r"cannot write .*\.lock"):
+        rote.scan(text, model, out=tmp_path, **SIZES)

@@ -1,0 +1,185 @@
+"""The documentation is true: its commands parse, its examples run and print what they say, its tables are complete."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+import rote
+from rote.cli import app
+from rote.models.huggingface import LOGIT_TOLERANCE
+from rote.runs.store import SCHEMA
+from tests.conftest import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "training/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: its language, its lines, and the page it stands on."""
+
+    page: Path
+    language: str
+    content: str
+    follows: str  # what stands between the block before it, or the start of the page, and this one
+
+
+def blocks(page: Path) -> list[Block]:
+    found, last = [], 0
+    text = page.read_text(encoding="utf-8")
+    for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        found.append(Block(page, match[1], match[2], text[last : match.start()]))
+        last = match.end()
+    return found
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def rote_commands() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for block in blocks(page):
+            lines = block.content.splitlines() if block.language == "bash" else []
+            yield from ((name(page), line) for line in lines if line.startswith("rote "))
+
+
+def python_pages() -> list[Path]:
+    return [page for page in PAGES if any(block.language == "python" for block in blocks(page))]
+
+
+def marked(command: str) -> list[str]:
+    marker = f"<!-- command: {command} -->\n"
+    return [block.content for block in blocks(ROOT / "README.md") if block.follows.endswith(marker)]
+
+
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory: pytest.TempPathFactory, bundled: Any, alice: str) -> Path:
+    return rote.scan(alice[:2000], bundled, out=tmp_path_factory.mktemp("run"), stride=400).folder
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished_run: Path, alice: str) -> Path:
+    """A folder with what the pages take for granted: a book, the repository's training/, and a finished run."""
+    (tmp_path / "training").symlink_to(ROOT / "training")
+    (tmp_path / "book.txt").write_text(alice[:2000], encoding="utf-8")
+    shutil.copytree(finished_run, tmp_path / "runs/alice-bundled")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_pages_are_found() -> None:
+    assert len(PAGES) > 5
+    assert len(list(rote_commands())) > 5
+
+
+@pytest.mark.parametrize("command", ["run", "test"])
+def test_readme_marks_each_command_once(command: str) -> None:
+    assert len(marked(command)) == 1
+
+
+@pytest.mark.parametrize(("page", "line"), list(rote_commands()))
+def test_command_parses(page: str, line: str) -> None:
+    group: Any = typer.main.get_command(app)
+    _, command, *arguments = shlex.split(line)
+    assert command in group.commands, f"{page}: there is no rote {command}"
+    # Parses and checks every option and argument as the command line would, and runs nothing.
+    group.commands[command].make_context(command, arguments)
+
+
+@pytest.mark.parametrize("page", python_pages(), ids=name)
+def test_python_examples_run(page: Path, workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The blocks of a page run one after the other; a text block right after one is what it prints."""
+    names: dict[str, Any] = {"__name__": "example"}
+    printed = ""
+    capsys.readouterr()
+    for block in blocks(page):
+        if block.language == "python":
+            exec(compile(block.content, name(page), "exec"), names)
+            printed = capsys.readouterr().out
+        elif block.language == "text" and not block.follows.strip() and printed:
+            assert printed == block.content
+            printed = ""
+
+
+def test_readme_python_example_states_its_output() -> None:
+    found = blocks(ROOT / "README.md")
+    after = [b for a, b in pairwise(found) if a.language == "python"]
+    assert [b.language for b in after] == ["text"]
+
+
+def test_score_guide_example_runs(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs/guide/score.md"
+    (lines,) = (block.content for block in blocks(page) if block.language == "json")
+    (workplace / "examples.jsonl").write_text(lines, encoding="utf-8")
+    (command,) = (line for where, line in rote_commands() if where == name(page) and "--prefix" in line)
+    app(shlex.split(command)[1:], standalone_mode=False)
+    assert "1 of 2 examples can be extracted" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", [line for _, line in rote_commands() if line.startswith("rote report ")])
+def test_report_commands_run(line: str, workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    app(shlex.split(line)[1:], standalone_mode=False)
+    printed = capsys.readouterr().out
+    if "--json" in line:
+        assert json.loads(printed) == json.loads((workplace / "runs/alice-bundled/summary.json").read_bytes())
+    else:
+        assert "report.html" in printed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = page.parent / path if path else page
+        assert linked.exists(), f"{name(page)} links to {target}"
+        if anchor:
+            titles = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_module_table_is_complete() -> None:
+    listed = re.findall(r"^\| `(rote/[\w/]+\.py)` \|", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE)
+    modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src/rote").rglob("*.py")}
+    # The __init__ of a sub-package holds its docstring alone.
+    assert sorted(listed) == sorted(m for m in modules if m.count("/") == 1 or not m.endswith("__init__.py"))
+
+
+def fields(tree: Mapping[str, Any], before: str = "") -> Iterator[str]:
+    for key, value in tree.items():
+        yield f"{before}{key}"
+        if isinstance(value, dict):
+            yield from fields(value, f"{before}{key}.")
+
+
+def test_run_format_names_every_field(workplace: Path) -> None:
+    text = (ROOT / "docs/run-format.md").read_text(encoding="utf-8")
+    run = rote.Run.open("runs/alice-bundled")
+    columns = re.findall(r"^\| `(\w+)` \| (?:string|int|float|bool|list)", text, re.MULTILINE)
+    assert columns == SCHEMA.names
+    manifest = {key for key in fields(run.manifest) if key not in ("source", "model", "windows")}
+    summary = set(run.summary)
+    (numbers,) = run.summary["schemes"].values()
+    per_scheme = {f"rates.{key}" for key in numbers["rates"]} | {"coverage"}
+    for field in {f for f in manifest if not f.startswith("versions.")} | summary | per_scheme:
+        assert f"`{field}`" in text, f"docs/run-format.md does not explain {field}"
+
+
+def test_numerics_states_the_tolerances_in_use() -> None:
+    rows = re.findall(r"^\| (b?float\d+) \| ([\d.e-]+) \|", (ROOT / "docs/numerics.md").read_text(), re.MULTILINE)
+    assert {kind: float(value) for kind, value in rows} == {
+        str(kind).removeprefix("torch."): value for kind, value in LOGIT_TOLERANCE.items()
+    }
