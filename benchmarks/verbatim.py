@@ -154,13 +154,13 @@ def windows_of_alice(model: Any, count: int) -> torch.Tensor:
     return torch.tensor([[*bos, *e.prefix, *e.suffix] for e in examples])
 
 
-def on_cpu(name: str, count: int) -> list[Row]:
+def on_cpu(name: str, count: int, batch: int) -> list[Row]:
     wrapped = rote.load(name, device="cpu")
     assert isinstance(wrapped, HuggingFaceModel)
     rows = windows_of_alice(wrapped, count)
     label = f"{Path(name).name}, CPU float32"
     return compare(
-        label, wrapped._model, wrapped.bos_id, rows, rows[:64], batch=32, slow=count, variants={"(c) rote": False}
+        label, wrapped._model, wrapped.bos_id, rows, rows[:64], batch=batch, slow=count, variants={"(c) rote": False}
     )
 
 
@@ -194,6 +194,7 @@ def main() -> None:
     parser.add_argument(
         "--examples", type=int, default=None, help="how many (default: 512 on the CPU, 10,000 on the GPU)"
     )
+    parser.add_argument("--batch", type=int, default=32, help="batch size of the peers on the CPU")
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=list(SHAPES))
     parser.add_argument("--dtypes", nargs="*", default=["bfloat16", "float32"])
@@ -213,7 +214,7 @@ def main() -> None:
                 torch.cuda.empty_cache()
                 show(rows)
     else:
-        rows += on_cpu(options.model, options.examples or 512)
+        rows += on_cpu(options.model, options.examples or 512, options.batch)
         show(rows)
 
 

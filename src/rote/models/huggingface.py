@@ -70,7 +70,7 @@ class HuggingFaceModel:
             width = 12 * self._config.hidden_size + 3 * (getattr(self._config, "intermediate_size", None) or 0)
             memory = torch.cuda.get_device_properties(self.device).total_memory
             return max(1024, min(26_000, int(0.1 * memory / (width * self.dtype.itemsize))))
-        return 3200
+        return 1600  # on two cores a little faster than half or twice as much
 
     def identity(self) -> Mapping[str, Any]:
         return {
