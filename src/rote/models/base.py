@@ -73,7 +73,7 @@ def load(
 
     `dtype="auto"`: float32 on the CPU; on a GPU the checkpoint's own 16-bit type, or bfloat16. `bos="auto"` puts the
     tokenizer's BOS before every prefix if it has one. `device_map` spreads a large model over devices (accelerate).
-    `compile="auto"` compiles the layers on CUDA.
+    `compile="auto"` compiles the layers on CUDA, where Triton is installed.
     """
     from rote.models.huggingface import load_huggingface
 

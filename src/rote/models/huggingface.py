@@ -6,6 +6,7 @@ import hashlib
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -170,7 +171,7 @@ def load_huggingface(
         revision=revision,
         fingerprint=fingerprint(weight_files(source, options)),
         bos=bos,
-        compile=chosen.type == "cuda" if compile == "auto" else compile,
+        compile=chosen.type == "cuda" and find_spec("triton") is not None if compile == "auto" else compile,
     )
 
 
