@@ -29,7 +29,7 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, int, Scheme]:
     scheme = Scheme(
         temperature=draw(st.sampled_from([0.3, 0.7, 1.0, 2.0])),
         top_k=draw(st.one_of(st.none(), st.integers(1, len(row)))),
-        top_p=draw(st.one_of(st.none(), st.sampled_from([0.1, 0.5, 0.9, 1.0]), st.floats(0.01, 1))),
+        top_p=draw(st.one_of(st.none(), st.sampled_from([0.1, 0.5, 0.9, 1.0]), st.floats(0.01, 0.9999))),
     )
     return row, target, scheme
 
@@ -73,6 +73,51 @@ def test_no_change_smaller_than_the_margin_crosses_the_border(
         moved = row.astype(np.float64) + step
         kept = reference.support(moved, scheme.temperature, scheme.top_k, scheme.top_p)
         assert (target in kept) == (margin > 0)
+
+
+@settings(max_examples=600, deadline=None)
+@given(problems())
+def test_no_change_made_to_carry_the_target_across_does_so(problem: tuple[np.ndarray, int, Scheme]) -> None:
+    """What random changes rarely hit on: all that stands before the target one way and all else the other, and with
+    top-k, every token that can be brought to tie with the k-th, so that the set is as large as it can get."""
+    row, target, scheme = problem
+    _, margin, _, _ = one(row, target, scheme)
+    if abs(margin) < 1e-4 or math.isinf(margin):
+        return
+    d = 0.99 * abs(margin)
+    wide = row.astype(np.float64)
+    before = wide > wide[target]
+    moves = [np.where(before, wide - d, wide + d), np.where(before, wide + d, wide - d)]
+    moves += [np.where(np.arange(len(row)) == target, wide + sign * d, wide - sign * d) for sign in (1, -1)]
+    close = before & (wide <= wide[target] + 2 * d)
+    moves.append(np.where(before & ~close, wide - d, np.where(close, wide[target] + d, wide + d)))
+    if scheme.top_k is not None:
+        border = np.sort(wide)[-scheme.top_k]
+        tied = (wide <= border) & (wide >= border - 2 * d)
+        moves += [np.where(tied & (np.arange(len(row)) != target), border - d, moved) for moved in moves]
+    for moved in moves:
+        kept = reference.support(moved, scheme.temperature, scheme.top_k, scheme.top_p)
+        assert (target in kept) == (margin > 0)
+
+
+def test_margins_of_a_nucleus_among_the_top_k_are_not_needlessly_small() -> None:
+    """Nothing that stands far below the k-th logit can join the set by a small change."""
+    logits = torch.randn(200, 3000, generator=torch.Generator().manual_seed(0)) * 3
+    nucleus, both = Scheme(top_k=None, top_p=0.9), Scheme(top_k=40, top_p=0.9)
+    for rank in (5, 15, 25, 35):
+        targets = logits.argsort(1, descending=True)[:, rank]
+        alone, after = target_scores(logits, targets, [nucleus, both]).margins.abs()
+        assert (after < 5e-4).sum() <= 2 + (alone < 5e-4).sum()
+
+
+def test_a_token_within_reach_of_the_top_k_counts_for_the_margin() -> None:
+    """Outside the nucleus by little: token 3 joins at d = 0.05, and makes room for the target."""
+    row = np.array([2.0, 0.0, -0.1, -0.2] + [-9.0] * 20, dtype=np.float32)
+    log_prob, margin, _, _ = one(row, 1, Scheme(top_k=3, top_p=0.75))
+    assert log_prob == -math.inf
+    assert margin == pytest.approx(-0.05, abs=1e-6)
+    joined = np.array([1.95, 0.05, -0.15, -0.15] + [-9.0] * 20)
+    assert 1 in reference.support(joined, 1.0, 3, 0.75)
 
 
 def test_ties_at_rank_k_are_all_kept() -> None:

@@ -91,7 +91,8 @@ def target_scores(logits: Tensor, targets: Tensor, schemes: Sequence[Scheme]) ->
     """
     vocabulary = logits.shape[1]
     value = logits.gather(1, targets[:, None])
-    wanted = max(2, *((s.top_k or 0) + 1 for s in schemes))
+    # After top-k, a nucleus's margin depends on what could join the set: as many again are looked at one by one.
+    wanted = max(2, *((s.top_k or 0) * (2 if _truncates(s) else 1) + 1 for s in schemes))
     top = largest(logits, min(wanted, vocabulary)).float()
     ranks = _count(torch.gt, logits, value) + 1
     tied_before = _tied_before(
@@ -126,6 +127,10 @@ def _tied_before(logits: Tensor, value: Tensor, targets: Tensor, top_tied: Tenso
     return ((logits == value) & (columns < targets[:, None])).sum(1)
 
 
+def _truncates(scheme: Scheme) -> bool:
+    return scheme.top_p is not None and scheme.top_p < 1
+
+
 def _under_scheme(
     scheme: Scheme, logits: Tensor, target: Tensor, argmax: Tensor, tied_before: Tensor, top: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -139,9 +144,8 @@ def _under_scheme(
         return torch.where(argmax, torch.zeros_like(target), never), margin
 
     temperature = scheme.temperature
-    truncates = scheme.top_p is not None and scheme.top_p < 1
     if scheme.top_k is None or scheme.top_k == vocabulary:
-        if truncates:
+        if _truncates(scheme):
             kept = logits.float().sort(1, descending=True).values
             return _nucleus(scheme, kept, target, tied_before)
         return (target / temperature - torch.logsumexp(logits.float() / temperature, 1)).clamp(max=0), always
@@ -153,29 +157,36 @@ def _under_scheme(
     ties = _count(torch.ge, scaled, (border / temperature)[:, None]) - k
     inside = target / temperature >= border / temperature
     margin = torch.where(inside, (target - top[:, k]) / 2, (target - border) / 2)
-    if truncates:
-        beyond = (logits.float() / temperature - top[:, :1] / temperature).double().exp().sum(1)
-        log_prob, nucleus_margin = _nucleus(scheme, kept, target, tied_before, extra=ties, everything=beyond)
-        margin = torch.where(inside, torch.sign(nucleus_margin) * torch.minimum(margin, nucleus_margin.abs()), margin)
-        return torch.where(inside, log_prob, never), margin
+    if _truncates(scheme):
+        tail = top[:, k:]
+        unlisted = torch.where(logits.float() <= tail[:, -1:], scaled - top[:, :1] / temperature, -torch.inf)
+        outer = _Outer(ties, tail, unlisted.double().exp().sum(1))
+        log_prob, nucleus_margin = _nucleus(scheme, kept, target, tied_before, outer)
+        # Outside the nucleus, a target that drops out of the top k as well is still outside.
+        both = torch.where(nucleus_margin > 0, torch.minimum(margin, nucleus_margin), nucleus_margin)
+        return torch.where(inside, log_prob, never), torch.where(inside, both, margin)
     highest = top[:, :1] / temperature
     mass = torch.exp(kept / temperature - highest).sum(1) + ties * torch.exp(border / temperature - highest[:, 0])
     log_prob = (target / temperature - highest[:, 0] - mass.log()).clamp(max=0)
     return torch.where(inside, log_prob, never), margin
 
 
-def _nucleus(
-    scheme: Scheme,
-    kept: Tensor,
-    target: Tensor,
-    tied_before: Tensor,
-    extra: Tensor | None = None,
-    everything: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Top-p among the sorted logits `kept`, to which `extra` more tokens tied with the last one belong.
+@dataclass(frozen=True, slots=True)
+class _Outer:
+    """What top-k left beyond the k largest logits."""
 
-    In float64: a border that depends on a running sum over the vocabulary should not depend on its rounding. After
-    top-k, `everything` is the weight of the whole vocabulary relative to the largest logit.
+    ties: Tensor  # [rows] how many more are equal to the k-th, and so belong to the set
+    tail: Tensor  # [rows, some] the next largest, sorted
+    weight: Tensor  # [rows] float64, of all that are not above the last of the tail, relative to the largest logit
+
+
+def _nucleus(
+    scheme: Scheme, kept: Tensor, target: Tensor, tied_before: Tensor, outer: _Outer | None = None
+) -> tuple[Tensor, Tensor]:
+    """(log-prob, margin) of the target under top-p, among the sorted logits `kept`.
+
+    In float64: a border that depends on a running sum over the vocabulary should not depend on its rounding. The margin
+    minds the nucleus's border alone, not the one of top-k before it.
     """
     assert scheme.top_p is not None
     threshold = scheme.top_p
@@ -184,40 +195,66 @@ def _nucleus(
     weight = torch.exp(scaled - scaled[:, :1])
     own_weight = torch.exp(own - scaled[:, 0])
     least = weight.sum(1)
-    total = least if extra is None else least + weight[:, -1] * extra
-    most = total if everything is None else torch.maximum(everything, total)
+    tied = torch.zeros_like(least) if outer is None else weight[:, -1] * outer.ties
+    total = least + tied
 
-    through = weight.cumsum(1)
-    before = through - weight
+    before = weight.cumsum(1) - weight
     mass = (weight * (before < threshold * total[:, None])).sum(1)
-    if extra is not None:
+    if outer is not None:
         missing = ((threshold * total - least) / weight[:, -1]).ceil().clamp(min=0)
-        mass = mass + weight[:, -1] * missing.minimum(extra.double())
+        mass = mass + weight[:, -1] * missing.minimum(outer.ties.double())
     above = torch.where(scaled > own[:, None], weight, 0.0).sum(1)
     inside = above + tied_before * own_weight < threshold * total
     log_prob = torch.where(inside, (own - scaled[:, 0] - mass.log()).clamp(max=0), -torch.inf)
 
     # Changing every logit by at most d multiplies the odds of a set by at most exp(2d) and can bring tokens within 2d
     # of the target before it. Inside, the target leaves once the set before it reaches the threshold; outside, the
-    # mirror image. Top-k's own set may lose its ties meanwhile (`least`) or take in more of the vocabulary (`most`).
+    # mirror image. Top-k's own set may meanwhile lose its ties, but never falls below k tokens (`least`).
     # Sets and their complements are summed apart: a difference would lose the small one.
     wall = math.log(threshold) - math.log1p(-threshold)
     distance = (own[:, None] - scaled) / 2
     is_own = scaled == own[:, None]
     others = torch.where(is_own & (is_own.cumsum(1) == 1), 0.0, weight)
-    rest = others.flip(1).cumsum(1).flip(1)
-    behind = torch.cat([rest[:, 1:], torch.zeros_like(rest[:, :1])], 1)
     level = torch.where(scaled > own[:, None], 0.0, weight).sum(1)
 
-    room = (wall - others.cumsum(1).log() + (behind + own_weight[:, None]).log()) / 2
+    room = (wall - others.cumsum(1).log() + (_sum_after(others) + own_weight[:, None]).log()) / 2
     leave = torch.where(distance >= 0, torch.maximum(distance, room), torch.inf).amin(1)
     leave = torch.minimum(leave, (wall - above.log() + level.log()) / 2)
-    added = most - least
-    room = (before.log() - (rest + own_weight[:, None] + added[:, None]).log() - wall) / 2
-    enter = torch.where(distance <= 0, torch.maximum(-distance, room), torch.inf).amin(1)
-    enter = torch.minimum(enter, (above.log() - (level + added).log() - wall) / 2)
+    enter = _enter(scaled, own, weight, level + tied, wall, outer, scheme.temperature)
     margin = torch.where(inside, leave.clamp(min=0), -enter.clamp(min=0)) * scheme.temperature
     return log_prob.float(), margin.float()
+
+
+def _enter(
+    scaled: Tensor, own: Tensor, weight: Tensor, level: Tensor, wall: float, outer: _Outer | None, temperature: float
+) -> Tensor:
+    """The least change of the scaled logits that could bring into the nucleus a target that stands outside it.
+
+    With growing d, tokens before the target fall behind it, once they are within 2d of it, and tokens beyond the top k
+    join the set: the k-th largest logit stays at least what it was, less d, so what joins was within 2d of it. (More
+    than k may be in the set then: they may all tie.) Between two such events only exp(2d) moves. `level` is the
+    weight of what is not before the target at d = 0.
+    """
+    event = ((scaled - own[:, None]) / 2).clamp(min=0).flip(1)
+    falls = torch.where(scaled > own[:, None], weight, 0.0).flip(1)
+    gains = falls  # what comes to stand at the target or behind it
+    if outer is not None:
+        tail = (outer.tail / temperature).double()
+        single = (tail < scaled[:, -1:]) & (tail > tail[:, -1:])  # the others: ties, in the set already, and the last
+        joining = torch.where(single, torch.exp(tail - scaled[:, :1]), 0.0)
+        gains = torch.cat([falls, joining[:, :-1], outer.weight[:, None]], 1)
+        falls = torch.nn.functional.pad(falls, (0, tail.shape[1]))
+        late = (scaled[:, -1:] - tail) / 2
+        event, order = torch.cat([event, late], 1).sort(1)
+        falls, gains = falls.gather(1, order), gains.gather(1, order)
+    room = (_sum_after(falls).log() - (level[:, None] + gains.cumsum(1)).log() - wall) / 2
+    return torch.maximum(event, room).amin(1)
+
+
+def _sum_after(values: Tensor) -> Tensor:
+    """For each column the sum of the ones behind it."""
+    through = values.flip(1).cumsum(1).flip(1)
+    return torch.nn.functional.pad(through[:, 1:], (0, 1))
 
 
 def largest(logits: Tensor, k: int) -> Tensor:
