@@ -17,6 +17,7 @@ class HashModel:
     tokenizer = None
     eos_ids: frozenset[int] = frozenset()
     logit_tolerance = 1e-6
+    warnings: tuple[str, ...] = ()
     compiled = False
     batch_tokens = 64
     device = torch.device("cpu")
@@ -25,10 +26,11 @@ class HashModel:
         self, vocabulary: int = 50, *, bos_id: int | None = None, context_length: int | None = None, seed: int = 0
     ) -> None:
         self.vocabulary, self.bos_id, self.context_length, self.seed = vocabulary, bos_id, context_length, seed
+        self.fingerprint = str(seed)
         self.calls: list[tuple[int, ...]] = []
 
     def identity(self) -> Mapping[str, Any]:
-        return {"name": "hash", "fingerprint": str(self.seed), "device": "cpu", "bos_token": self.bos_id}
+        return {"name": "hash", "fingerprint": self.fingerprint, "device": "cpu", "bos_token": self.bos_id}
 
     def logits_after(self, history: tuple[int, ...]) -> np.ndarray:
         key = hashlib.sha256(repr((self.seed, history)).encode()).digest()

@@ -67,6 +67,7 @@ def test_bundled(bundled: Any) -> None:
     assert str(bundled.device) == "cpu"
     assert not bundled._model.training
     assert isinstance(bundled, LogitModel)
+    assert bundled.warnings == ()
 
 
 def test_the_fingerprint_is_that_of_the_stored_weights(bundled: Any, tmp_path: Path) -> None:

@@ -52,6 +52,17 @@ def test_a_model_loaded_otherwise_is_refused_by_name(
     refused_unchanged(undisturbed, field, lambda: rote.scan(text, other, out=undisturbed.folder, **SIZES))
 
 
+def test_batches_that_follow_from_another_memory_are_refused(
+    undisturbed: Run, model: Any, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU of another size: batch-mates decide the last digits."""
+    fixed = rote.scan(text, model, out=tmp_path / "fixed", batch_size=7, **SIZES)
+    assert (undisturbed.manifest["batch_tokens"], fixed.manifest["batch_tokens"]) == (model.batch_tokens, None)
+    monkeypatch.setattr(type(model), "batch_tokens", model.batch_tokens - 1)
+    refused_unchanged(undisturbed, "batch_tokens", lambda: rote.scan(text, model, out=undisturbed.folder, **SIZES))
+    assert rote.scan(text, model, out=fixed.folder, batch_size=7, **SIZES)
+
+
 def test_other_weights_are_refused(undisturbed: Run, text: str, tmp_path: Path) -> None:
     other = rote.load(tiny.save(tmp_path / "tiny", seed=1), device="cpu")
     refused_unchanged(undisturbed, "model.fingerprint", lambda: rote.scan(text, other, out=undisturbed.folder, **SIZES))

@@ -19,6 +19,8 @@ from polars.testing import assert_frame_equal
 import rote
 from rote import Example, InputError, Run, RunError, Scheme
 from rote.analysis.rates import CHANCES, QUERIES
+from rote.models.huggingface import HuggingFaceModel
+from tests import tiny
 from tests.command import rote_here, rote_process
 from tests.reference import coverage as reference_coverage
 from tests.reference import rates as reference_rates
@@ -117,6 +119,24 @@ def test_the_summary_is_the_table_counted(bundled: Any, alice: str, gatsby: str,
     assert {"rote", "torch", "transformers", "python"} <= summary["versions"].keys()
     assert summary["tau"] == tau
     assert summary["model"] == bundled.identity()
+
+
+def test_what_the_model_warned_of_at_load_stands_in_the_summary(model: Any, text: str, tmp_path: Path) -> None:
+    raw = tiny.build("llama")
+    forward = raw.forward
+
+    def doubled(*args: Any, **options: Any) -> Any:
+        result = forward(*args, **options)
+        result.logits = result.logits * 2
+        return result
+
+    raw.forward = doubled
+    with pytest.warns(UserWarning, match="do not give the model's logits"):
+        odd = HuggingFaceModel(raw, model.tokenizer, name="odd")
+    run = rote.scan(text, odd, out=tmp_path / "run", **SIZES)
+    (warning,) = run.summary["warnings"]
+    assert warning.startswith("odd: base model and output embedding do not give the model's logits")
+    assert warning in " ".join(rote_here("report", run.folder).out.split())
 
 
 def test_the_summary_of_stopped_rows_leaves_room_for_them(

@@ -45,6 +45,14 @@ class LogitModel(Protocol):
         """How far two correct computations of one logit may differ (other batch-mates, other lengths)."""
 
     @property
+    def fingerprint(self) -> str:
+        """A hash of the weights, the same on any device and in any dtype."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What there was to warn of when the model was loaded: runs made with it say so too."""
+
+    @property
     def compiled(self) -> bool: ...
     @property
     def device(self) -> Any: ...

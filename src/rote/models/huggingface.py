@@ -46,6 +46,7 @@ class HuggingFaceModel:
         self.dtype: torch.dtype = model.dtype
         self._output = model.get_output_embeddings()
         self._base = model.base_model
+        self.warnings: tuple[str, ...] = ()
         self.compiled = False
         self._split = self._can_split()
         self.vocabulary = int(self._output.weight.shape[0]) if self._split else int(self._config.vocab_size)
@@ -122,11 +123,12 @@ class HuggingFaceModel:
         close = 1e-5 if self.dtype == torch.float32 else 1e-2
         if halves.shape == whole.shape and torch.allclose(halves, whole, rtol=close, atol=close, equal_nan=True):
             return True
-        warnings.warn(
+        message = (
             f"{self.name}: base model and output embedding do not give the model's logits; using whole forward passes, "
-            "which need more memory.",
-            stacklevel=2,
+            "which need more memory."
         )
+        self.warnings += (message,)
+        warnings.warn(message, stacklevel=2)
         return False
 
 

@@ -27,7 +27,7 @@ Progress = Callable[[str, int, int], None]
 """Called with what is counted ("windows" while cutting, "scored" while scoring), how many are done, and of how many."""
 
 THRESHOLDS = (0.01, 0.1, 0.5, 0.75)
-SHARD_FLOPS = {"cuda": 2e15}  # a few seconds of work; 1e12 elsewhere. What a kill can lose.
+SHARD_FLOPS = {"cuda": 2e15, "cpu": 2e11}  # a few seconds, also on a slow core; 1e12 elsewhere. What a kill can lose.
 
 
 def scan(
@@ -128,6 +128,7 @@ def _options(
         "tau": tau,
         "stop_early": stop_early,
         "batch_size": batch_size,
+        "batch_tokens": model.batch_tokens if batch_size == "auto" else None,  # it may follow from the GPU's memory
         "shard_examples": size,
         "shards": math.ceil(len(examples) / size),
     }
@@ -196,7 +197,8 @@ def _score_shard(
             batch_size=manifest["batch_size"],
             progress=count,
         )
-    facts = {"seconds": time.perf_counter() - began, "warnings": [str(w.message) for w in caught]}
+    warned = [*model.warnings, *(str(w.message) for w in caught)]
+    facts = {"seconds": time.perf_counter() - began, "warnings": warned}
     run.add_shard(index, part, results, facts)
 
 
