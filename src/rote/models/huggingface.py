@@ -154,8 +154,8 @@ def load_huggingface(
         config = _config(source, options)
         kind = _pick_dtype(dtype, chosen, config)
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
-        model, found = AutoModelForCausalLM.from_pretrained(
-            source, dtype=kind, device_map=device_map, output_loading_info=True, **options
+        model, found = AutoModelForCausalLM.from_pretrained(  # given its config, it need not parse a GGUF file for it
+            source, config=config, dtype=kind, device_map=device_map, output_loading_info=True, **options
         )
     except RoteError:
         raise
