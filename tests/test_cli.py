@@ -17,7 +17,7 @@ import rote
 from rote import Run
 from rote.corpus.formats import write_examples
 from tests import tiny
-from tests.command import Result, rote_here
+from tests.command import Result, rote_here, rote_process
 
 ALL_GOOD = ("--prefix", "8", "--suffix", "6", "--stride", "50", "--device", "cpu")
 
@@ -155,6 +155,9 @@ def test_bos_always_without_a_bos_token(book: Path, model_copy: Path) -> None:
         (["--top-k", "4097"], ["top_k=4097 is larger than the model's vocabulary of 4096", "0) to keep the whole"]),
         (["--top-k", "-1"], ["--top-k must be 0 (keep all) or more, not -1"]),
         (["--top-p", "0"], ["top_p must lie in (0, 1], not 0"]),
+        (["--temperature", "0", "--top-k", "5"], ["--temperature 0 is greedy", "--top-k", "leave them out"]),
+        (["--temperature", "0", "--top-k", "40"], ["--temperature 0 is greedy", "--top-k", "leave them out"]),
+        (["--temperature", "0", "--top-p", "0.9"], ["--temperature 0 is greedy", "--top-p", "leave them out"]),
         (["--tau", "0"], ["tau must lie in (0, 1], not 0"]),
         (["--tau", "1.5"], ["tau must lie in (0, 1], not 1.5"]),
         (["--stop-early", "--tau", "0.5"], ["with stop_early, tau must be at most 0.01"]),
@@ -249,6 +252,14 @@ def test_examples_of_any_length(bundled: Any, tmp_path: Path) -> None:
 # --- what is printed
 
 
+def test_loading_draws_no_bars_of_other_libraries(bundled: Any, book: Path) -> None:
+    path = tiny.write_gguf(book.parent / "tiny.gguf", tiny.build("llama", tie_word_embeddings=False), bundled.tokenizer)
+    with rote_process("scan", book, "--model", path, "--out", book.parent / "run", *ALL_GOOD) as process:
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "%|" not in err
+
+
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rote.cli", "scan", str(tmp_path / "nowhere.txt")]
     plain, debug = (
@@ -289,6 +300,7 @@ def test_schemes_from_options(book: Path, tiny_folder: Path) -> None:
         (["--top-k", "0"], "temperature=1"),
         (["--temperature", "0.7", "--top-p", "0.9", "--top-k", "5"], "temperature=0.7 top_k=5 top_p=0.9"),
         (["--temperature", "0"], "greedy"),
+        (["--temperature", "0", "--top-k", "0"], "greedy"),
     ]:
         shutil.rmtree(book.parent / "run", ignore_errors=True)
         result = scan(book, tiny_folder, *options, "--json")
@@ -322,6 +334,25 @@ def test_doctor() -> None:
     for extra in ("report", "ray", "probes", "dev"):
         assert found[f"extra {extra}"] == "installed" or f"pip install 'rote[{extra}]'" in found[f"extra {extra}"]
     assert "bundled model" in rote_here("doctor").out
+
+
+def test_doctor_without_torch() -> None:
+    with rote_process("doctor", "--json", before="import sys; sys.modules['torch'] = None") as process:
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    found = json.loads(out)
+    assert found["devices"].startswith("unknown: torch is missing")
+    assert found["devices"].endswith("pip install torch")
+    assert found["bundled model"].startswith("not tried: ")
+
+
+def test_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rote.doctor.installed", lambda name: None)
+    monkeypatch.setattr("rote.doctor.try_bundled", lambda: "not tried")
+    found = json.loads(rote_here("doctor", "--json").out)
+    assert found["torch"] == "missing: pip install torch"
+    assert found["extra ray"] == "missing ray: pip install 'rote[ray]'"
 
 
 def test_help_and_version() -> None:

@@ -46,7 +46,9 @@ Bos = Annotated[str, typer.Option(help="BOS before every prefix: auto (if the to
 Prefix = Annotated[int, typer.Option(help="Tokens in the prompt.")]
 Suffix = Annotated[int, typer.Option(help="Tokens that must come back.")]
 Temperature = Annotated[float, typer.Option(help="Sampling temperature; 0 is greedy.")]
-TopK = Annotated[int, typer.Option(help="Keep the k most likely tokens (ties kept); 0 keeps all.")]
+TopK = Annotated[
+    int | None, typer.Option(help="Keep the k most likely tokens (ties kept); 0 keeps all [40].", show_default=False)
+]
 TopP = Annotated[float | None, typer.Option(help="Keep the smallest set with this probability.", show_default=False)]
 Tau = Annotated[float, typer.Option(help="Smallest probability that counts as extraction.")]
 StopEarly = Annotated[
@@ -69,7 +71,7 @@ def scan(
     suffix: Suffix = 50,
     stride: Annotated[int, typer.Option(help="Characters from one window to the next.")] = 10,
     temperature: Temperature = 1.0,
-    top_k: TopK = 40,
+    top_k: TopK = None,
     top_p: TopP = None,
     tau: Tau = 1e-3,
     stop_early: StopEarly = False,
@@ -115,7 +117,7 @@ def score(
         int | None, typer.Option(help="Tokens of a text that must come back [50].", show_default=False)
     ] = None,
     temperature: Temperature = 1.0,
-    top_k: TopK = 40,
+    top_k: TopK = None,
     top_p: TopP = None,
     tau: Tau = 1e-3,
     stop_early: StopEarly = False,
@@ -188,6 +190,7 @@ def version(
 
 def main() -> None:
     """Run the command line; mistakes of the user end in one line that says what to do."""
+    os.environ.setdefault("TQDM_DISABLE", "1")  # tqdm reads it when imported: transformers would draw bars of its own
     try:
         with _interrupted_by(_leave):
             code = app(standalone_mode=False)
@@ -205,12 +208,19 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _scheme(temperature: float, top_k: int, top_p: float | None) -> Scheme:
+def _scheme(temperature: float, top_k: int | None, top_p: float | None) -> Scheme:
     from rote.decoding import GREEDY, Scheme
 
-    if top_k < 0:
+    if top_k is not None and top_k < 0:
         raise InputError(f"--top-k must be 0 (keep all) or more, not {top_k}.")
-    return GREEDY if temperature == 0 else Scheme(temperature=temperature, top_k=top_k or None, top_p=top_p)
+    if temperature == 0:
+        if top_k or top_p is not None:
+            raise InputError(
+                "--temperature 0 is greedy decoding, to which --top-k and --top-p do not apply; "
+                "leave them out, or give a temperature above 0."
+            )
+        return GREEDY
+    return Scheme(temperature=temperature, top_k=(40 if top_k is None else top_k) or None, top_p=top_p)
 
 
 def _batch_size(value: str) -> Any:

@@ -23,7 +23,7 @@ def examine() -> dict[str, str]:
     found = {
         "rote": rote.__version__,
         "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
-        **{name: installed(name) or "missing: pip install rote" for name in NEEDED},
+        **{name: installed(name) or f"missing: pip install {name}" for name in NEEDED},
         "devices": devices(),
     }
     for extra, packages in EXTRAS.items():
@@ -42,7 +42,10 @@ def installed(name: str) -> str | None:
 
 
 def devices() -> str:
-    import torch
+    try:
+        import torch
+    except (ImportError, OSError) as error:  # missing, or installed with libraries that this machine lacks
+        return f"unknown: torch is missing or broken ({error}): pip install torch"
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     listed = [f"cpu ({cores} cores, {torch.get_num_threads()} threads used)"]
@@ -56,10 +59,13 @@ def devices() -> str:
 
 def try_bundled() -> str:
     """Load the bundled model and score the first window of the bundled text: the whole path, once."""
-    from rote.models.base import BUNDLED_TEXT
+    try:
+        from rote.models.base import BUNDLED_TEXT
 
-    began = time.perf_counter()
-    model = rote.load("bundled")
+        began = time.perf_counter()
+        model = rote.load("bundled")
+    except (ImportError, OSError) as error:
+        return f"not tried: a package is missing or broken ({error}): pip install rote"
     loaded = time.perf_counter()
     first = rote.windows(BUNDLED_TEXT.read_text(encoding="utf-8")[:2000], model.tokenizer, stride=2000)[0]
     result = rote.verbatim(model, [first])[0]
