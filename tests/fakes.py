@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rote.models.memory import Replay
+
 
 class HashModel:
     """Tiny `LogitModel`: every distinct history has its own random logits, so any misplaced position shows."""
@@ -44,3 +46,8 @@ class HashModel:
 
     def head(self, hidden: Tensor) -> Tensor:
         return hidden
+
+    memory_positions = 100_000
+
+    def memory(self, positions: int) -> Replay:
+        return Replay(self, positions)

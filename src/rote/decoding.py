@@ -81,6 +81,13 @@ class TargetScores:
     log_probs: Tensor  # [schemes, rows] float32, -inf outside the support, never above 0
     margins: Tensor  # [schemes, rows] float32, see `target_scores`
 
+    @classmethod
+    def join(cls, parts: Sequence[TargetScores]) -> TargetScores:
+        return cls(*(torch.cat([getattr(p, name) for p in parts], -1) for name in cls.__slots__))
+
+    def rows(self, which: slice) -> TargetScores:
+        return TargetScores(*(getattr(self, name)[..., which] for name in self.__slots__))
+
 
 def target_scores(logits: Tensor, targets: Tensor, schemes: Sequence[Scheme]) -> TargetScores:
     """Score one target token per row of `logits` [rows, vocabulary] under every scheme.
@@ -272,3 +279,102 @@ def largest(logits: Tensor, k: int) -> Tensor:
     chosen = head.amax(2).topk(k, dim=1, sorted=False).indices
     candidates = head.gather(1, chosen[:, :, None].expand(-1, -1, width)).reshape(rows, k * width)
     return torch.cat([candidates, tail], 1).topk(k, dim=1).values
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """What rows of logits may be continued with under one scheme: the heaviest tokens, and how much is left.
+
+    `tokens` [rows, width] stand by falling probability, equal ones by rising id; `log_probs` [rows, width] float64 are
+    -inf past the end of the support. `rest` [rows] is the probability of the support's tokens that are not listed.
+    `target` [rows] is the log-prob of the row's target token, listed or not.
+    """
+
+    tokens: Tensor
+    log_probs: Tensor
+    rest: Tensor
+    target: Tensor
+
+    @classmethod
+    def join(cls, parts: Sequence[Support]) -> Support:
+        return cls(*(torch.cat([getattr(p, name) for p in parts]) for name in cls.__slots__))
+
+
+def support(logits: Tensor, scheme: Scheme, width: int, targets: Tensor) -> Support:
+    """The `width` heaviest tokens of the scheme's support, per row of logits [rows, vocabulary], and its target's."""
+    width = min(width, logits.shape[1])
+    if scheme.greedy:
+        first = _first_argmax(logits)
+        certain = torch.where(logits.amax(1).isnan(), torch.nan, 0.0).double()
+        target = torch.where(first[:, 0] == targets, certain, -torch.inf)
+        return Support(first, certain[:, None], torch.zeros_like(certain), target)
+    scaled = logits.float() if scheme.temperature == 1 else logits.float() / scheme.temperature
+    if scheme.top_p is not None and scheme.top_p < 1:
+        return _nucleus_support(scaled, scheme, width, targets)
+    k = min(scheme.top_k or logits.shape[1], logits.shape[1])
+    values, tokens = _largest_with_ids(scaled, max(width, k) if scheme.top_k is not None else width)
+    if k == logits.shape[1]:
+        log_mass = torch.logsumexp(scaled, 1).double()
+        log_probs = values.double() - log_mass[:, None]
+        rest = (1 - log_probs.exp().sum(1)).clamp(min=0) if width < k else torch.zeros_like(log_mass)
+        target = (scaled.gather(1, targets[:, None])[:, 0].double() - log_mass).clamp(max=0)
+        return Support(tokens, log_probs.clamp(max=0), rest, target)
+    # Ties at rank k are all kept; those that `values` does not hold weigh as much as the border does.
+    border = values[:, k - 1 : k]
+    inside = values >= border
+    highest = values[:, :1].double()
+    weights = torch.where(inside, (values.double() - highest).exp(), 0.0)
+    edge = (border.double() - highest)[:, 0].exp()
+    hidden = _count(torch.ge, scaled, border) - inside.sum(1)
+    mass = weights.sum(1) + hidden * edge
+    log_probs = torch.where(inside, values.double() - highest - mass.log()[:, None], -torch.inf).clamp(max=0)
+    rest = (weights[:, width:].sum(1) + hidden * edge) / mass
+    own = scaled.gather(1, targets[:, None])
+    target = torch.where(own >= border, own.double() - highest - mass.log()[:, None], -torch.inf).clamp(max=0)[:, 0]
+    return Support(tokens[:, :width], log_probs[:, :width], rest, target)
+
+
+def _nucleus_support(scaled: Tensor, scheme: Scheme, width: int, targets: Tensor) -> Support:
+    """Top-p after top-k: the whole row is put in order, equal probabilities lower id first."""
+    assert scheme.top_p is not None
+    values, tokens = scaled.sort(dim=1, descending=True, stable=True)
+    weights = (values.double() - values[:, :1].double()).exp()
+    if scheme.top_k is not None and scheme.top_k < scaled.shape[1]:
+        weights = torch.where(values >= values[:, scheme.top_k - 1 : scheme.top_k], weights, 0.0)
+    before = weights.cumsum(1) - weights
+    inside = (before < scheme.top_p * weights.sum(1, keepdim=True)) & (weights > 0)
+    weights = torch.where(inside, weights, 0.0)
+    mass = weights.sum(1, keepdim=True)
+    log_probs = torch.where(inside, values.double() - values[:, :1].double() - mass.log(), -torch.inf).clamp(max=0)
+    target = torch.where(tokens == targets[:, None], log_probs, -torch.inf).amax(1)
+    return Support(tokens[:, :width], log_probs[:, :width], weights[:, width:].sum(1) / mass[:, 0], target)
+
+
+def _largest_with_ids(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest values of each row and their ids, by falling value and, where equal, rising id.
+
+    Block-wise as in `largest`. Which of several tokens tied for the last place are listed is not defined.
+    """
+    rows, vocabulary = logits.shape
+    width = 128
+    blocks = vocabulary // width
+    if 4 * k > blocks:
+        values, ids = logits.topk(k, dim=1)
+    else:
+        head = logits[:, : blocks * width].view(rows, blocks, width)
+        chosen = head.amax(2).topk(k, dim=1, sorted=False).indices
+        candidates = head.gather(1, chosen[:, :, None].expand(-1, -1, width)).reshape(rows, k * width)
+        columns = torch.arange(width, device=logits.device)
+        names = (chosen[:, :, None] * width + columns).reshape(rows, k * width)
+        tail = torch.arange(blocks * width, vocabulary, device=logits.device).expand(rows, -1)
+        values, places = torch.cat([candidates, logits[:, blocks * width :]], 1).topk(k, dim=1)
+        ids = torch.cat([names, tail], 1).gather(1, places)
+    ids, order = ids.sort(1)
+    values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
+    return values, ids.gather(1, order)
+
+
+def _first_argmax(logits: Tensor) -> Tensor:
+    """The lowest id among the largest logits: on a GPU argmax may name any of them."""
+    columns = torch.arange(logits.shape[1], device=logits.device)
+    return torch.where(logits == logits.amax(1, keepdim=True), columns, logits.shape[1] - 1).amin(1, keepdim=True)

@@ -220,7 +220,7 @@ class _Scorer:
         for start in range(0, len(targets), chunk):
             logits = model.head(chosen[start : start + chunk])
             parts.append(self.score(logits, targets[start : start + chunk].to(logits.device), self.schemes))
-        return _Pending.send(batch, counts, _join(parts))
+        return _Pending.send(batch, counts, TargetScores.join(parts))
 
     def _collect(self, pending: _Pending, done: dict[int, _Row]) -> None:
         base, ranks, argmax, log_probs, margins = pending.arrays()
@@ -355,18 +355,6 @@ def _send(array: NDArray[np.int64], device: Any) -> torch.Tensor:
     if torch.device(device).type == "cuda":
         tensor = tensor.pin_memory()  # from pageable memory the copy would wait for all work on the device
     return tensor.to(device, non_blocking=True)
-
-
-def _join(parts: list[TargetScores]) -> TargetScores:
-    if len(parts) == 1:
-        return parts[0]
-    return TargetScores(
-        base_log_probs=torch.cat([p.base_log_probs for p in parts]),
-        ranks=torch.cat([p.ranks for p in parts]),
-        argmax=torch.cat([p.argmax for p in parts]),
-        log_probs=torch.cat([p.log_probs for p in parts], 1),
-        margins=torch.cat([p.margins for p in parts], 1),
-    )
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from rote.models.memory import Memory
 from rote.tokens import BosPolicy
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -61,6 +62,12 @@ class LogitModel(Protocol):
 
     def hidden(self, tokens: Tensor) -> Tensor: ...
     def head(self, hidden: Tensor) -> Tensor: ...
+    @property
+    def memory_positions(self) -> int:
+        """How many positions a memory may hold without crowding out everything else."""
+
+    def memory(self, positions: int) -> Memory:
+        """An empty memory for so many positions: searches read with it instead of `hidden`."""
 
 
 BUNDLED = Path(__file__).parent.parent / "data" / "model"

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from rote.errors import InputError, ModelError, RoteError
 from rote.models.base import BUNDLED, Dtype
+from rote.models.memory import KeyMemory, Memory, Replay, position_bytes, remembers
 from rote.tokens import BosPolicy
 
 LOGIT_TOLERANCE = {torch.float32: 5e-4, torch.float16: 0.1, torch.bfloat16: 0.5}
@@ -49,6 +50,7 @@ class HuggingFaceModel:
         self.warnings: tuple[str, ...] = ()
         self.compiled = False
         self._split = self._can_split()
+        self._keeps_keys: bool | None = None
         self.vocabulary = int(self._output.weight.shape[0]) if self._split else int(self._config.vocab_size)
         _check_tokenizer(tokenizer, self.bos_id, self.vocabulary, name)
         if compile:
@@ -107,6 +109,42 @@ class HuggingFaceModel:
         if cap := getattr(self._config, "final_logit_softcapping", None):
             logits = torch.tanh(logits / cap) * cap
         return logits
+
+    @property
+    def memory_positions(self) -> int:
+        total = torch.cuda.get_device_properties(self.device).total_memory if self.device.type == "cuda" else 5 << 30
+        return int(0.4 * total / position_bytes(self._config, self.dtype.itemsize))
+
+    def memory(self, positions: int) -> Memory:
+        if self._keeps_keys is None:
+            self._keeps_keys = self._can_keep_keys()
+        if not self._keeps_keys:
+            return Replay(self, positions)
+        return KeyMemory(self._base if self._split else self._model, self._config, positions, logits=not self._split)
+
+    def _can_keep_keys(self) -> bool:
+        """Whether reading in parts gives what reading at once does: tried once on the model itself."""
+        try:
+            if not remembers(self._config):
+                raise ValueError("layers of another kind")
+            memory = KeyMemory(self._base if self._split else self._model, self._config, 16, logits=not self._split)
+            tokens = torch.arange(1, 9, device=self.device)[None].repeat(2, 1) % int(self._config.vocab_size)
+            places = torch.arange(16, device=self.device).reshape(2, 8)
+            first = memory.feed(tokens[:, :4], places[:, :0], places[:, :4])
+            past = torch.nn.functional.pad(places[:, :4], (2, 0), value=-1)
+            parts = torch.cat([first, memory.feed(tokens[:, 4:], past, places[:, 4:])], 1)
+            close = 1e-4 if self.dtype == torch.float32 else 0.1
+            whole, halves = self.head(self.hidden(tokens)[0]).float(), self.head(parts[0]).float()
+            if torch.allclose(halves, whole, rtol=close, atol=close, equal_nan=True):
+                return True
+        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, IndexError, NotImplementedError):
+            pass
+        warnings.warn(
+            f"{self.name}: reading in parts does not give what reading at once does; searches feed every history anew, "
+            "which is exact but slow.",
+            stacklevel=2,
+        )
+        return False
 
     def _can_split(self) -> bool:
         """Whether base model plus head gives the model's own logits: tried once on the model itself, at load."""

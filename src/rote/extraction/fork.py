@@ -1,0 +1,343 @@
+"""Fork search: certified bounds on near-verbatim probability from teacher-forced passes.
+
+A memorized suffix tells where the mass is: along itself. So the search does not go token by token. It reads a whole
+spine at once (the suffix, or what is left of it after an edit), sees at every position all tokens that may come next,
+and sorts each child into closed (every completion is near enough: its mass counts), dead (none is: it is dropped) and
+open (it may fork off a spine of its own). At any moment the closed mass is a lower bound, and with the open mass an
+upper bound.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rote.decoding import TargetScores
+from rote.extraction.distance import Metric
+from rote.extraction.outcome import Candidate
+from rote.extraction.reader import Ints, Reader, Reading
+from rote.extraction.spines import Children, Expansion, Floats, Start, expand
+from rote.tokens import Example
+
+FIRST = 2  # tokens read at once after a fork, before it is known whether the model comes back to the text
+GROWTH = 4  # how much further to read once it has
+ROUND = 4  # forks of one sequence that are read side by side
+RETURN = 0.3  # guessed chance that the model comes back to the text after one more edit
+UNLIKELY = 1e-3  # guessed chance of a suffix token outside the support
+SHOWN = 8  # candidates to keep
+COST = 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nodes:
+    """Open nodes, one row each: `token` at output index `at`, after what spine `spine` has written before.
+
+    Token -1 stands for all tokens of the support that are not listed.
+    """
+
+    log_mass: Floats
+    floor: Ints
+    spine: Ints
+    at: Ints
+    token: Ints
+    column: Ints
+    run: Ints  # how many tokens to read at once
+    promise: Floats  # log of what reading on may close
+
+    def pick(self, which: Any) -> Nodes:
+        return Nodes(*(getattr(self, name)[which] for name in self.__slots__))
+
+    def __len__(self) -> int:
+        return len(self.log_mass)
+
+
+class Frontier:
+    """Open nodes in the order of their promise. Each reading adds a batch; batches stay as they are."""
+
+    def __init__(self, tolerances: int) -> None:
+        self._batches: list[Nodes] = []
+        self._taken: list[int] = []
+        self._heads: list[tuple[float, int]] = []
+        self._open = np.zeros(tolerances)
+
+    def push(self, nodes: Nodes) -> None:
+        if len(nodes):
+            self._batches.append(nodes.pick(np.argsort(-nodes.promise, kind="stable")))
+            self._taken.append(0)
+            self._open += self._mass(nodes)
+            self._wait(len(self._batches) - 1)
+
+    def pop(self) -> Nodes:
+        """The most promising node: one row."""
+        _, batch = heapq.heappop(self._heads)
+        at = self._taken[batch]
+        self._taken[batch] += 1
+        self._wait(batch)
+        node = self._batches[batch].pick(slice(at, at + 1))
+        self._open -= self._mass(node)
+        return node
+
+    def __bool__(self) -> bool:
+        return bool(self._heads)
+
+    @property
+    def best(self) -> float:
+        return -self._heads[0][0]
+
+    @property
+    def open(self) -> Floats:
+        """The mass of all nodes by tolerance, up to the rounding of many additions and subtractions."""
+        return self._open
+
+    def left(self) -> list[Nodes]:
+        return [b.pick(slice(t, None)) for b, t in zip(self._batches, self._taken, strict=True) if t < len(b)]
+
+    def exactly_open(self) -> Floats:
+        return sum((self._mass(nodes) for nodes in self.left()), np.zeros_like(self._open))
+
+    def _wait(self, batch: int) -> None:
+        if self._taken[batch] < len(self._batches[batch]):
+            heapq.heappush(self._heads, (-float(self._batches[batch].promise[self._taken[batch]]), batch))
+
+    def _mass(self, nodes: Nodes) -> Floats:
+        """By tolerance: a node is open from its floor on."""
+        by_floor = np.bincount(nodes.floor, weights=np.exp(nodes.log_mass), minlength=len(self._open))
+        return np.cumsum(by_floor[: len(self._open)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spine:
+    """What was read in one go: the output up to there, and what is known of each wanted position."""
+
+    entries: Ints  # of every position fed, from the beginning on
+    written: Ints  # output tokens that are fed
+    first: int  # how many tokens are written at its first wanted position
+    path: Floats  # log-probability of getting to each wanted position
+    states: NDArray[np.int16]  # the distance state there
+    listed: Ints | None  # the tokens that were listed there, where that was not all of the support
+    stay: Floats  # log-probability of suffix tokens where they were expected, by suffix index
+
+
+@dataclass(slots=True, eq=False)
+class Search:
+    """One sequence: what is certain, what is open, and what it cost. By tolerance, from 0 to the metric's."""
+
+    example: Example
+    lower: Floats
+    parked: Floats  # open for this tolerance, but not searched on
+    frontier: Frontier
+    spines: list[Spine] = field(default_factory=list)
+    evals: int = 0
+    eos_mass: float = 0.0
+    entries: list[Ints] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
+    scores: TargetScores | None = None
+
+    @property
+    def upper(self) -> Floats:
+        return np.minimum(self.lower + self.parked + self.frontier.open, 1.0)
+
+    def bounds(self) -> tuple[tuple[float, float], ...]:
+        """(lower, upper) for every tolerance."""
+        upper = self.lower + self.parked + self.frontier.exactly_open()
+        return tuple((min(low, 1.0), min(high, 1.0)) for low, high in zip(self.lower.tolist(), upper.tolist(), strict=True))
+
+
+def first_cost(example: Example) -> int:
+    """Token evaluations of the first pass: positions fed, BOS not counted."""
+    return len(example.prefix) + len(example.suffix) - 1
+
+
+class Forks:
+    """Fork searches of many sequences, read side by side."""
+
+    def __init__(self, reader: Reader, metric: Metric, *, budget: int, scores: bool = False) -> None:
+        """`budget`: token evaluations per sequence, first pass included. A reader without entries: first passes only."""
+        self.reader, self.metric, self.budget, self.scores = reader, metric, budget, scores
+        self.bos = [] if reader.model.bos_id is None else [reader.model.bos_id]
+
+    def run(
+        self, examples: Sequence[Example], *, at_once: int, stop: Callable[[Search], bool]
+    ) -> Iterator[tuple[int, Search]]:
+        """Finished searches and the index of their example, as they finish; waiting ones enter in their place.
+
+        A search is finished when `stop` says so, when nothing is open, or when the budget allows no further token. What
+        it holds in the reader's memory is given back when the next one is asked for.
+        """
+        waiting = deque(enumerate(examples))
+        active: list[tuple[int, Search]] = []
+        while waiting or active:
+            count = min(at_once - len(active), len(waiting))
+            new = [(i, self._root(e)) for i, e in (waiting.popleft() for _ in range(count))]
+            self._begin([s for _, s in new if first_cost(s.example) <= self.budget])
+            going = []
+            for i, one in active + new:
+                if one.evals < self.budget and one.frontier and self.reader.keeps and not stop(one):
+                    going.append((i, one))
+                    continue
+                yield i, one
+                for entries in one.entries:
+                    self.reader.give(entries)
+            active = going
+            self._fork([s for _, s in active])
+
+    def _root(self, example: Example) -> Search:
+        """A sequence before its first pass: closed already for tolerances that let everything pass, else open."""
+        length = torch.tensor([len(example.suffix)])
+        _, ceil = self.metric.bounds(self.metric.start(length), torch.zeros_like(length), length)
+        closed = (np.arange(self.metric.tolerance + 1) >= int(ceil[0])).astype(np.float64)
+        return Search(example, closed, 1 - closed, Frontier(len(closed)))
+
+    def _begin(self, searches: Sequence[Search]) -> None:
+        """The first pass: the suffix itself is the spine."""
+        starts = []
+        for one in searches:
+            tokens = np.array([*self.bos, *one.example.prefix, *one.example.suffix[:-1]], dtype=np.int64)
+            suffix = np.array(one.example.suffix, dtype=np.int64)
+            place = self.reader.take(len(tokens))
+            one.entries.append(place)
+            one.evals += first_cost(one.example)
+            one.parked[:] = 0
+            reading = Reading(tokens, tokens[:0], place, len(suffix), one.example.id)
+            state = self.metric.start(torch.tensor([len(suffix)]))[0].numpy()
+            starts.append(Start(reading, suffix, one.example.suffix, 0.0, 0, state))
+        if starts:
+            found = expand(self.reader, self.metric, starts, children=self.reader.keeps, scores=self.scores)
+            for one, start, expansion in zip(searches, starts, found, strict=True):
+                one.scores = expansion.scores
+                guess = np.log(np.full(len(start.spine), 0.5))
+                self._add(one, start, expansion, start.reading.place, start.spine[:-1], guess, 0, 1)
+
+    def _fork(self, searches: Sequence[Search]) -> None:
+        """Read on from the most promising open nodes of every sequence."""
+        tasks, whole = [], []
+        for one in searches:
+            for node in self._choose(one):
+                (tasks if node.token[0] >= 0 else whole).append((one, node))
+        if tasks:
+            self._read(tasks, self._starts(tasks), 0)
+        if whole:  # nodes that stand for many tokens: list them all
+            self._read(whole, [self._again(one, node) for one, node in whole], self.reader.model.vocabulary)
+
+    def _choose(self, one: Search) -> list[Nodes]:
+        """Take the most promising nodes off the frontier, each with a reading that the budget allows."""
+        chosen: list[Nodes] = []
+        length, left = len(one.example.suffix), self.budget - one.evals
+        while one.frontier and left > 0 and len(chosen) < ROUND:
+            node = one.frontier.pop()
+            to_read = min(length - 1 - int(node.at[0]), 1 + max(length - int(node.column[0]), 0), left)
+            node.run[0] = max(1, min(int(node.run[0]), to_read)) if node.token[0] >= 0 else 1
+            left -= int(node.run[0])
+            chosen.append(node)
+        return chosen
+
+    def _starts(self, tasks: Sequence[tuple[Search, Nodes]]) -> list[Start]:
+        """Readings of nodes: the node's token, then the suffix from where it most likely stands."""
+        at = torch.tensor([int(node.at[0]) for _, node in tasks])
+        suffixes = [one.example.suffix for one, _ in tasks]
+        lengths = torch.tensor([len(s) for s in suffixes])
+        token = torch.tensor([[int(node.token[0])] for _, node in tasks])
+        before = torch.from_numpy(np.stack([_state(one, node) for one, node in tasks]))
+        window = self.metric.window(self.metric.targets(suffixes), at)
+        states = self.metric.advance(before, at, lengths, window, token)[:, 0].numpy()
+        starts = []
+        for (one, node), state in zip(tasks, states, strict=True):
+            column, run = int(node.column[0]), int(node.run[0])
+            ahead = np.full(run, -1, dtype=np.int64)
+            known = one.example.suffix[column : column + run]
+            ahead[: len(known)] = known
+            tokens = np.concatenate([node.token, ahead[: run - 1]])
+            spine, written = one.spines[node.spine[0]], int(node.at[0])
+            past = spine.entries[: len(self.bos) + len(one.example.prefix) + written]
+            reading = Reading(tokens, past, self.reader.take(run), run, one.example.id)
+            starts.append(Start(reading, ahead, one.example.suffix, float(node.log_mass[0]), written + 1, state))
+        return starts
+
+    def _again(self, one: Search, node: Nodes) -> Start:
+        """Read a position once more, for the tokens that were not listed the first time."""
+        spine, at = one.spines[node.spine[0]], int(node.at[0])
+        history = np.array([*self.bos, *one.example.prefix, *spine.written[:at]], dtype=np.int64)
+        reading = Reading(history[-1:], spine.entries[: len(history) - 1], self.reader.take(1), 1, one.example.id)
+        step = at - spine.first
+        assert spine.listed is not None
+        nothing = np.full(1, -1, dtype=np.int64)
+        mass = float(spine.path[step])
+        return Start(reading, nothing, one.example.suffix, mass, at, spine.states[step], spine.listed[step])
+
+    def _read(self, tasks: Sequence[tuple[Search, Nodes]], starts: Sequence[Start], width: int) -> None:
+        found = expand(self.reader, self.metric, starts, children=True, width=width)
+        for (one, node), start, expansion in zip(tasks, starts, found, strict=True):
+            one.entries.append(start.reading.place)
+            one.evals += len(start.reading.tokens)
+            parent = one.spines[node.spine[0]]
+            written = np.concatenate([parent.written[: start.written - 1], start.reading.tokens])
+            if start.known is not None:
+                written = parent.written[: start.written]
+            entries = np.concatenate([start.reading.past, start.reading.place])
+            self._add(one, start, expansion, entries, written, parent.stay, int(node.column[0]), int(node.run[0]))
+
+    def _add(
+        self, one: Search, start: Start, read: Expansion, entries: Ints, written: Ints, stay: Floats, column: int, run: int
+    ) -> None:
+        """Book what a reading came to, and put its open children on the frontier."""
+        one.lower += read.lower
+        one.parked += read.parked
+        one.eos_mass += read.eos_mass
+        self._show(one, start, read, written)
+        if read.children is None:
+            one.parked += read.open
+            return
+        asked = start.spine >= 0
+        stay = stay.copy()
+        stay[column : column + int(asked.sum())] = np.maximum(read.taken[asked], math.log(UNLIKELY))
+        one.spines.append(Spine(entries, written, start.written, read.path, read.states, read.listed, stay))
+        children = read.children
+        goes_on = (children.step == len(start.spine) - 1) & (children.token == start.spine[-1])
+        at = start.written + children.step
+        one.frontier.push(
+            Nodes(
+                log_mass=children.log_mass, floor=children.floor, spine=np.full_like(at, len(one.spines) - 1), at=at,
+                token=children.token, column=children.column, run=np.where(goes_on, run * GROWTH, FIRST),
+                promise=self._promise(one, children, at, goes_on, stay),
+            )
+        )  # fmt: skip
+
+    def _promise(self, one: Search, children: Children, at: Ints, goes_on: NDArray[np.bool_], stay: Floats) -> Floats:
+        """Log of the mass that reading on from each child is guessed to close, per token that it takes."""
+        length = len(one.example.suffix)
+        through = np.concatenate([[0.0], np.cumsum(stay)])
+        needed = np.maximum(length - self.metric.tolerance + children.edits - (at + 1), 0)
+        column = np.minimum(children.column, length)
+        along = through[np.minimum(column + needed, length)] - through[column]
+        back = np.where(goes_on, 0.0, math.log(RETURN))
+        guess: Floats = children.log_mass + along + back - COST * np.log(needed + 1)
+        return guess
+
+    def _show(self, one: Search, start: Start, read: Expansion, written: Ints) -> None:
+        """Keep the heaviest outputs that count, but for the suffix itself."""
+        shown = read.shown
+        for i in np.argsort(-shown.log_mass, kind="stable")[: SHOWN + 1]:
+            at = start.written + int(shown.step[i])
+            tokens = (*written[:at].tolist(), int(shown.token[i]))
+            if tokens == one.example.suffix:
+                continue
+            weight = float(shown.log_mass[i])
+            if shown.final[i]:
+                one.candidates.append(Candidate(tokens, weight, int(shown.distance[i])))
+            else:
+                one.candidates.append(Candidate(tokens, None, int(shown.distance[i]), weight))
+        one.candidates = sorted(one.candidates, key=lambda c: -c.weight)[:SHOWN]
+
+
+def _state(one: Search, node: Nodes) -> NDArray[np.int16]:
+    spine = one.spines[node.spine[0]]
+    state: NDArray[np.int16] = spine.states[node.at[0] - spine.first]
+    return state

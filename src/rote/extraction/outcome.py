@@ -1,0 +1,89 @@
+"""What a search for near-verbatim outputs comes to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from rote.decoding import Scheme
+from rote.extraction.distance import Distance, EosPolicy
+from rote.extraction.verbatim import Verbatim
+
+Verdict = Literal["extractable", "not extractable", "undecided"]
+Method = Literal["fork", "beam", "sample"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One output near the suffix.
+
+    `log_prob` is the log-probability of exactly these tokens, None where it was not computed. Where the search stopped
+    in a closed set, this output is one member of it: `set_log_prob` is the log-probability of the whole set, whose
+    members all count.
+    """
+
+    tokens: tuple[int, ...]
+    log_prob: float | None
+    distance: int
+    set_log_prob: float | None = None
+
+    @property
+    def weight(self) -> float:
+        """What it stands for, as a log-probability: the set, or the output itself."""
+        own = -math.inf if self.log_prob is None else self.log_prob
+        return own if self.set_log_prob is None else self.set_log_prob
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A sampled estimate: unbiased `mean`, its standard error, and a 95% interval."""
+
+    mean: float
+    error: float
+    interval: tuple[float, float]
+    samples: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NearVerbatim:
+    """Bounds on the probability that one generation is within `tolerance` of the suffix.
+
+    lower <= p <= upper, with certainty up to rounding where `certified`; where not (method "sample"), they are the ends
+    of a 95% interval. `by_tolerance[e]` are the bounds for tolerance e, from 0 (verbatim) to `tolerance`. `eos_mass` is
+    the probability of outputs left out because they end early (EOS policy "exclude").
+    """
+
+    example_id: str
+    scheme: Scheme
+    method: Method
+    distance: Distance
+    tolerance: int
+    eos: EosPolicy
+    tau: float
+    by_tolerance: tuple[tuple[float, float], ...]
+    certified: bool
+    token_evals: int
+    candidates: tuple[Candidate, ...] = ()
+    eos_mass: float = 0.0
+    estimate: Estimate | None = None
+    verbatim: Verbatim | None = None
+
+    @property
+    def lower(self) -> float:
+        return self.by_tolerance[-1][0]
+
+    @property
+    def upper(self) -> float:
+        return self.by_tolerance[-1][1]
+
+    @property
+    def verdict(self) -> Verdict:
+        return verdict(self.lower, self.upper, self.tau)
+
+
+def verdict(lower: float, upper: float, tau: float) -> Verdict:
+    if lower >= tau:
+        return "extractable"
+    return "not extractable" if upper < tau else "undecided"

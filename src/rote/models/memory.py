@@ -1,0 +1,128 @@
+"""What a model has read, kept so that nothing is read twice: one entry per position, shared by all its continuations.
+
+A search writes many continuations of one prefix. Each position that is fed gets an entry; a continuation is the list of
+the entries on its way from the beginning. Beams that part, spines that fork off one another and samples of one prefix
+all point at the same entries, so no keys are ever copied or put in another order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+
+class Memory(Protocol):
+    def feed(self, tokens: Tensor, past: Tensor, place: Tensor) -> Tensor:
+        """Read `tokens` [rows, n] after what `past` [rows, length] points at; one state per position, [rows, n, size].
+
+        `past` holds entries in order, padded with -1 on the left. The new positions are kept at the entries `place`
+        [rows, n]; -1 marks padding on the right of a row.
+        """
+
+
+class Replay:
+    """A memory for any model: it keeps the tokens alone and feeds every history anew."""
+
+    def __init__(self, model: Any, positions: int) -> None:
+        self._model = model
+        self._tokens = torch.zeros(positions + 1, dtype=torch.int64, device=model.device)
+
+    @torch.inference_mode()
+    def feed(self, tokens: Tensor, past: Tensor, place: Tensor) -> Tensor:
+        self._tokens[place] = tokens  # -1, padding, is the spare last entry
+        rows = [
+            torch.cat([self._tokens[before[before >= 0]], new])
+            for before, new in zip(past.to(self._tokens.device), tokens, strict=True)
+        ]
+        hidden = self._model.hidden(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True))
+        count = tokens.shape[1]
+        return torch.stack([states[len(row) - count : len(row)] for states, row in zip(hidden, rows, strict=True)])
+
+
+class KeyMemory:
+    """A memory of attention keys and values, for transformers models whose only state they are."""
+
+    def __init__(self, base: Any, config: Any, positions: int, logits: bool) -> None:
+        from transformers import Cache
+
+        class Pool(Cache):  # type: ignore[misc]
+            """transformers' cache interface over the entries: writes the new positions, hands out whole histories."""
+
+            def __init__(self) -> None:
+                super().__init__(layers=[])
+                self.stored: dict[int, tuple[Tensor, Tensor]] = {}
+                self.place = self.history = torch.empty(0)
+                self.length = 0
+
+            def update(self, keys: Tensor, values: Tensor, layer_idx: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+                if layer_idx not in self.stored:
+                    heads = [(t.shape[1], t.shape[3]) for t in (keys, values)]
+                    made = [keys.new_empty(positions + 1, *shape) for shape in heads]
+                    for pool in made:
+                        pool[-1] = 0  # what padding points at is masked, but must be a number
+                    self.stored[layer_idx] = (made[0], made[1])
+                found = []
+                for pool, new in zip(self.stored[layer_idx], (keys, values), strict=True):
+                    pool[self.place.to(pool.device)] = new.transpose(1, 2).flatten(0, 1)
+                    found.append(pool[self.history.to(pool.device)].transpose(1, 2))
+                return found[0], found[1]
+
+            def get_seq_length(self, layer_idx: int = 0) -> int:
+                return self.length
+
+        self._base, self._config, self._logits = base, config, logits
+        self._pool = Pool()
+
+    @torch.inference_mode()
+    def feed(self, tokens: Tensor, past: Tensor, place: Tensor) -> Tensor:
+        pool = self._pool
+        pool.place = place.flatten()
+        pool.history = torch.cat([past, place], 1)
+        pool.length = past.shape[1]
+        known = past >= 0
+        new = torch.arange(tokens.shape[1], device=tokens.device)
+        positions = known.sum(1, keepdim=True) + new
+        with torch.compiler.set_stance("force_eager"):  # compiled layers know nothing of entries
+            read = self._base(
+                input_ids=tokens,
+                attention_mask=self._masks(known, new, positions),
+                position_ids=positions,
+                past_key_values=pool,
+                use_cache=True,
+            )
+        return read.logits if self._logits else read.last_hidden_state  # type: ignore[no-any-return]
+
+    def _masks(self, known: Tensor, new: Tensor, positions: Tensor) -> Any:
+        """Additive masks [rows, 1, n, length + n]: every position sees its own past, and in some layers not all of it."""
+        rows, length = known.shape
+        causal = (new[None, :] <= new[:, None]).expand(rows, -1, -1)
+        seen = torch.cat([known[:, None, :].expand(-1, len(new), -1), causal], 2)
+        window = getattr(self._config, "sliding_window", None)
+        kinds = set(getattr(self._config, "layer_types", None) or ())
+        if window is None or (kinds and "sliding_attention" not in kinds) or length + len(new) <= window:
+            return self._additive(seen)
+        where = torch.cat([known.cumsum(1) - 1, positions], 1)
+        near = seen & (positions[:, :, None] - where[:, None, :] < window)
+        if not kinds or kinds == {"sliding_attention"}:
+            return self._additive(near)
+        return {"full_attention": self._additive(seen), "sliding_attention": self._additive(near)}
+
+    def _additive(self, seen: Tensor) -> Tensor:
+        dtype = next(self._base.parameters()).dtype
+        mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
+        return mask.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]
+
+
+def remembers(config: Any) -> bool:
+    """Whether keys and values, under the masks built here, are all of this kind of model's state."""
+    kinds = set(getattr(config, "layer_types", None) or ("full_attention",))
+    return kinds <= {"full_attention", "sliding_attention"}
+
+
+def position_bytes(config: Any, itemsize: int) -> int:
+    """Keys and values of one position in all layers."""
+    heads = config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // heads
+    return int(2 * config.num_hidden_layers * (getattr(config, "num_key_value_heads", None) or heads) * size * itemsize)
