@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from rote.corpus.windows import windows
     from rote.decoding import GREEDY, Scheme
     from rote.errors import InputError, ModelError, RoteError, RunError
+    from rote.extraction.near import near_verbatim
     from rote.extraction.odds import at_least_once, expected_queries, queries_needed
+    from rote.extraction.outcome import NearVerbatim
     from rote.extraction.verbatim import Verbatim, verbatim
     from rote.models.base import LogitModel, load
     from rote.runs.engine import scan, score
@@ -28,9 +30,11 @@ _HOME = {
     "ModelError": "rote.errors",
     "RoteError": "rote.errors",
     "RunError": "rote.errors",
+    "near_verbatim": "rote.extraction.near",
     "at_least_once": "rote.extraction.odds",
     "expected_queries": "rote.extraction.odds",
     "queries_needed": "rote.extraction.odds",
+    "NearVerbatim": "rote.extraction.outcome",
     "Verbatim": "rote.extraction.verbatim",
     "verbatim": "rote.extraction.verbatim",
     "LogitModel": "rote.models.base",
@@ -47,6 +51,7 @@ __all__ = [
     "InputError",
     "LogitModel",
     "ModelError",
+    "NearVerbatim",
     "RoteError",
     "Run",
     "RunError",
@@ -55,6 +60,7 @@ __all__ = [
     "at_least_once",
     "expected_queries",
     "load",
+    "near_verbatim",
     "queries_needed",
     "scan",
     "score",

@@ -286,18 +286,22 @@ class Support:
     """What rows of logits may be continued with under one scheme: the heaviest tokens, and how much is left.
 
     `tokens` [rows, width] stand by falling probability, equal ones by rising id; `log_probs` [rows, width] float64 are
-    -inf past the end of the support. `rest` [rows] is the probability of the support's tokens that are not listed.
-    `target` [rows] is the log-prob of the row's target token, listed or not.
+    -inf past the end of the support. `rest` [rows] is the probability of the support's tokens that are not listed, of
+    which there are `unlisted` [rows]. `target` [rows] is the log-prob of the row's target token, listed or not.
     """
 
     tokens: Tensor
     log_probs: Tensor
     rest: Tensor
+    unlisted: Tensor
     target: Tensor
 
     @classmethod
     def join(cls, parts: Sequence[Support]) -> Support:
         return cls(*(torch.cat([getattr(p, name) for p in parts]) for name in cls.__slots__))
+
+    def to(self, device: torch.device) -> Support:
+        return Support(*(getattr(self, name).to(device) for name in self.__slots__))
 
 
 def support(logits: Tensor, scheme: Scheme, width: int, targets: Tensor) -> Support:
@@ -307,7 +311,7 @@ def support(logits: Tensor, scheme: Scheme, width: int, targets: Tensor) -> Supp
         first = _first_argmax(logits)
         certain = torch.where(logits.amax(1).isnan(), torch.nan, 0.0).double()
         target = torch.where(first[:, 0] == targets, certain, -torch.inf)
-        return Support(first, certain[:, None], torch.zeros_like(certain), target)
+        return Support(first, certain[:, None], 0 * certain, torch.zeros_like(targets), target)
     scaled = logits.float() if scheme.temperature == 1 else logits.float() / scheme.temperature
     if scheme.top_p is not None and scheme.top_p < 1:
         return _nucleus_support(scaled, scheme, width, targets)
@@ -318,7 +322,7 @@ def support(logits: Tensor, scheme: Scheme, width: int, targets: Tensor) -> Supp
         log_probs = values.double() - log_mass[:, None]
         rest = (1 - log_probs.exp().sum(1)).clamp(min=0) if width < k else torch.zeros_like(log_mass)
         target = (scaled.gather(1, targets[:, None])[:, 0].double() - log_mass).clamp(max=0)
-        return Support(tokens, log_probs.clamp(max=0), rest, target)
+        return Support(tokens, log_probs.clamp(max=0), rest, torch.full_like(targets, k - width), target)
     # Ties at rank k are all kept; those that `values` does not hold weigh as much as the border does.
     border = values[:, k - 1 : k]
     inside = values >= border
@@ -331,7 +335,8 @@ def support(logits: Tensor, scheme: Scheme, width: int, targets: Tensor) -> Supp
     rest = (weights[:, width:].sum(1) + hidden * edge) / mass
     own = scaled.gather(1, targets[:, None])
     target = torch.where(own >= border, own.double() - highest - mass.log()[:, None], -torch.inf).clamp(max=0)[:, 0]
-    return Support(tokens[:, :width], log_probs[:, :width], rest, target)
+    unlisted = hidden + inside[:, width:].sum(1)
+    return Support(tokens[:, :width], log_probs[:, :width], rest, unlisted, target)
 
 
 def _nucleus_support(scaled: Tensor, scheme: Scheme, width: int, targets: Tensor) -> Support:
@@ -347,7 +352,8 @@ def _nucleus_support(scaled: Tensor, scheme: Scheme, width: int, targets: Tensor
     mass = weights.sum(1, keepdim=True)
     log_probs = torch.where(inside, values.double() - values[:, :1].double() - mass.log(), -torch.inf).clamp(max=0)
     target = torch.where(tokens == targets[:, None], log_probs, -torch.inf).amax(1)
-    return Support(tokens[:, :width], log_probs[:, :width], weights[:, width:].sum(1) / mass[:, 0], target)
+    rest, unlisted = weights[:, width:].sum(1) / mass[:, 0], inside[:, width:].sum(1)
+    return Support(tokens[:, :width], log_probs[:, :width], rest, unlisted, target)
 
 
 def _largest_with_ids(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:

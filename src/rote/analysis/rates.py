@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from statistics import NormalDist
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -20,7 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rote.errors import InputError
-from rote.extraction.odds import at_least_once, queries_needed
+from rote.extraction.odds import at_least_once, queries_needed, wilson
 
 Array = NDArray[np.float64]
 
@@ -53,25 +52,6 @@ class Passing(TypedDict):
     log10_n: float | None
     n_lower: int | None
     log10_n_lower: float | None
-
-
-def wilson(successes: int, total: int, level: float = 0.95) -> tuple[float, float]:
-    """The Wilson score interval for a share: exactly 0 at its lower end for no success, exactly 1 at its upper for all.
-
-    A total of 0 says nothing: (0, 1).
-    """
-    if not 0 <= successes <= total:
-        raise InputError(f"successes must lie between 0 and the total of {total}, not {successes}.")
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, not {level}.")
-    if total == 0:
-        return 0.0, 1.0
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    centre = (successes + z * z / 2) / (total + z * z)
-    half = z * math.sqrt(successes * (total - successes) / total + z * z / 4) / (total + z * z)
-    low = 0.0 if successes == 0 else max(centre - half, 0.0)
-    high = 1.0 if successes == total else min(centre + half, 1.0)
-    return low, high
 
 
 def rates(

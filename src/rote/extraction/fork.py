@@ -21,8 +21,8 @@ import torch
 from numpy.typing import NDArray
 
 from rote.decoding import TargetScores
-from rote.extraction.distance import Metric
-from rote.extraction.outcome import Candidate
+from rote.extraction.distance import Metric, hamming, levenshtein
+from rote.extraction.outcome import Candidate, Goal, completed, heaviest
 from rote.extraction.reader import Ints, Reader, Reading
 from rote.extraction.spines import Children, Expansion, Floats, Start, expand
 from rote.tokens import Example
@@ -32,7 +32,6 @@ GROWTH = 4  # how much further to read once it has
 ROUND = 4  # forks of one sequence that are read side by side
 RETURN = 0.3  # guessed chance that the model comes back to the text after one more edit
 UNLIKELY = 1e-3  # guessed chance of a suffix token outside the support
-SHOWN = 8  # candidates to keep
 COST = 0.5
 
 
@@ -126,6 +125,15 @@ class Spine:
     stay: Floats  # log-probability of suffix tokens where they were expected, by suffix index
 
 
+@dataclass(frozen=True, slots=True)
+class _Set:
+    """A closed child: all outputs that begin with `output`. Spine `spine` leads to its last token."""
+
+    output: tuple[int, ...]
+    log_mass: float
+    spine: int
+
+
 @dataclass(slots=True, eq=False)
 class Search:
     """One sequence: what is certain, what is open, and what it cost. By tolerance, from 0 to the metric's."""
@@ -139,6 +147,7 @@ class Search:
     eos_mass: float = 0.0
     entries: list[Ints] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
+    sets: list[_Set] = field(default_factory=list)
     scores: TargetScores | None = None
 
     @property
@@ -148,7 +157,9 @@ class Search:
     def bounds(self) -> tuple[tuple[float, float], ...]:
         """(lower, upper) for every tolerance."""
         upper = self.lower + self.parked + self.frontier.exactly_open()
-        return tuple((min(low, 1.0), min(high, 1.0)) for low, high in zip(self.lower.tolist(), upper.tolist(), strict=True))
+        return tuple(
+            (min(low, 1.0), min(high, 1.0)) for low, high in zip(self.lower.tolist(), upper.tolist(), strict=True)
+        )
 
 
 def first_cost(example: Example) -> int:
@@ -159,35 +170,46 @@ def first_cost(example: Example) -> int:
 class Forks:
     """Fork searches of many sequences, read side by side."""
 
-    def __init__(self, reader: Reader, metric: Metric, *, budget: int, scores: bool = False) -> None:
-        """`budget`: token evaluations per sequence, first pass included. A reader without entries: first passes only."""
-        self.reader, self.metric, self.budget, self.scores = reader, metric, budget, scores
+    def __init__(
+        self, reader: Reader, metric: Metric, *, budget: Callable[[Example], int], goal: Goal, shown: int, scores: bool
+    ) -> None:
+        """`budget`: token evaluations of a sequence, first pass included. A reader without entries: first passes only.
+
+        `shown`: how many candidates to keep; `scores`: whether to keep what verbatim scoring says of the first pass.
+        """
+        self.reader, self.metric, self.budget, self.goal = reader, metric, budget, goal
+        self.shown, self.scores = shown, scores
         self.bos = [] if reader.model.bos_id is None else [reader.model.bos_id]
 
-    def run(
-        self, examples: Sequence[Example], *, at_once: int, stop: Callable[[Search], bool]
-    ) -> Iterator[tuple[int, Search]]:
-        """Finished searches and the index of their example, as they finish; waiting ones enter in their place.
+    def run(self, examples: Sequence[Example], *, at_once: int) -> Iterator[list[tuple[int, Search]]]:
+        """Searches that finish together, with the index of their example; waiting ones enter in their place.
 
-        A search is finished when `stop` says so, when nothing is open, or when the budget allows no further token. What
-        it holds in the reader's memory is given back when the next one is asked for.
+        A search is finished when its goal is reached, when nothing is open, or when its budget allows no further
+        token. What it holds in the reader's memory is given back when the next ones are asked for.
         """
         waiting = deque(enumerate(examples))
         active: list[tuple[int, Search]] = []
         while waiting or active:
             count = min(at_once - len(active), len(waiting))
             new = [(i, self._root(e)) for i, e in (waiting.popleft() for _ in range(count))]
-            self._begin([s for _, s in new if first_cost(s.example) <= self.budget])
-            going = []
+            self._begin([s for _, s in new if first_cost(s.example) <= self.budget(s.example)])
+            going: list[tuple[int, Search]] = []
+            done: list[tuple[int, Search]] = []
             for i, one in active + new:
-                if one.evals < self.budget and one.frontier and self.reader.keeps and not stop(one):
-                    going.append((i, one))
-                    continue
-                yield i, one
+                (going if self._goes_on(one) else done).append((i, one))
+            self._complete([one for _, one in done])
+            if done:
+                yield done
+            for _, one in done:
                 for entries in one.entries:
                     self.reader.give(entries)
             active = going
             self._fork([s for _, s in active])
+
+    def _goes_on(self, one: Search) -> bool:
+        if not self.reader.keeps or not one.frontier or one.evals >= self.budget(one.example):
+            return False
+        return not self.goal.reached(float(one.lower[-1]), float(one.upper[-1]))
 
     def _root(self, example: Example) -> Search:
         """A sequence before its first pass: closed already for tolerances that let everything pass, else open."""
@@ -218,7 +240,8 @@ class Forks:
 
     def _fork(self, searches: Sequence[Search]) -> None:
         """Read on from the most promising open nodes of every sequence."""
-        tasks, whole = [], []
+        tasks: list[tuple[Search, Nodes]] = []
+        whole: list[tuple[Search, Nodes]] = []
         for one in searches:
             for node in self._choose(one):
                 (tasks if node.token[0] >= 0 else whole).append((one, node))
@@ -230,7 +253,7 @@ class Forks:
     def _choose(self, one: Search) -> list[Nodes]:
         """Take the most promising nodes off the frontier, each with a reading that the budget allows."""
         chosen: list[Nodes] = []
-        length, left = len(one.example.suffix), self.budget - one.evals
+        length, left = len(one.example.suffix), self.budget(one.example) - one.evals
         while one.frontier and left > 0 and len(chosen) < ROUND:
             node = one.frontier.pop()
             to_read = min(length - 1 - int(node.at[0]), 1 + max(length - int(node.column[0]), 0), left)
@@ -251,8 +274,11 @@ class Forks:
         starts = []
         for (one, node), state in zip(tasks, states, strict=True):
             column, run = int(node.column[0]), int(node.run[0])
-            ahead = np.full(run, -1, dtype=np.int64)
             known = one.example.suffix[column : column + run]
+            if self.metric.eos != "ignore":  # no output goes on after EOS, which a suffix may end with
+                run = next((i + 1 for i, t in enumerate(known[: run - 1]) if t in self.reader.model.eos_ids), run)
+                known = known[:run]
+            ahead = np.full(run, -1, dtype=np.int64)
             ahead[: len(known)] = known
             tokens = np.concatenate([node.token, ahead[: run - 1]])
             spine, written = one.spines[node.spine[0]], int(node.at[0])
@@ -285,13 +311,21 @@ class Forks:
             self._add(one, start, expansion, entries, written, parent.stay, int(node.column[0]), int(node.run[0]))
 
     def _add(
-        self, one: Search, start: Start, read: Expansion, entries: Ints, written: Ints, stay: Floats, column: int, run: int
+        self,
+        one: Search,
+        start: Start,
+        read: Expansion,
+        entries: Ints,
+        written: Ints,
+        stay: Floats,
+        column: int,
+        run: int,
     ) -> None:
         """Book what a reading came to, and put its open children on the frontier."""
         one.lower += read.lower
         one.parked += read.parked
         one.eos_mass += read.eos_mass
-        self._show(one, start, read, written)
+        self._show(one, start, read, written, len(one.spines))
         if read.children is None:
             one.parked += read.open
             return
@@ -321,20 +355,58 @@ class Forks:
         guess: Floats = children.log_mass + along + back - COST * np.log(needed + 1)
         return guess
 
-    def _show(self, one: Search, start: Start, read: Expansion, written: Ints) -> None:
+    def _show(self, one: Search, start: Start, read: Expansion, written: Ints, spine: int) -> None:
         """Keep the heaviest outputs that count, but for the suffix itself."""
         shown = read.shown
-        for i in np.argsort(-shown.log_mass, kind="stable")[: SHOWN + 1]:
-            at = start.written + int(shown.step[i])
-            tokens = (*written[:at].tolist(), int(shown.token[i]))
-            if tokens == one.example.suffix:
-                continue
-            weight = float(shown.log_mass[i])
-            if shown.final[i]:
-                one.candidates.append(Candidate(tokens, weight, int(shown.distance[i])))
-            else:
-                one.candidates.append(Candidate(tokens, None, int(shown.distance[i]), weight))
-        one.candidates = sorted(one.candidates, key=lambda c: -c.weight)[:SHOWN]
+        for i in np.argsort(-shown.log_mass, kind="stable")[: self.shown + 1]:
+            output = (*written[: start.written + int(shown.step[i])].tolist(), int(shown.token[i]))
+            if shown.final[i] and output != one.example.suffix:
+                one.candidates.append(Candidate(output, float(shown.log_mass[i]), int(shown.distance[i])))
+            elif not shown.final[i]:
+                one.sets.append(_Set(output, float(shown.log_mass[i]), spine))
+        one.candidates = heaviest(one.candidates, self.shown)
+        one.sets = sorted(one.sets, key=lambda s: -s.log_mass)[: self.shown]
+
+    def _complete(self, searches: Sequence[Search]) -> None:
+        """Finish the heaviest closed sets with one member each; score it where budget and memory allow."""
+        tasks: list[tuple[Search, _Set, tuple[int, ...]]] = []
+        readings, targets = [], []
+        for one in searches:
+            left = self.budget(one.example) - one.evals
+            weakest = (
+                heaviest(one.candidates, self.shown)[-1].weight if len(one.candidates) >= self.shown else -math.inf
+            )
+            for found in one.sets:
+                if found.log_mass < weakest:
+                    continue
+                output = completed(found.output, one.example.suffix)
+                rest = np.array(output[len(found.output) :], dtype=np.int64)
+                if not self.reader.keeps or len(rest) > left:
+                    one.candidates.append(self._member(one, found, output, None))
+                    continue
+                left -= len(rest)
+                at = len(self.bos) + len(one.example.prefix) + len(found.output) - 1
+                tokens = np.concatenate([found.output[-1:], rest[:-1]]).astype(np.int64)
+                place = self.reader.take(len(tokens))
+                one.entries.append(place)
+                one.evals += len(tokens)
+                past = one.spines[found.spine].entries[:at]
+                readings.append(Reading(tokens, past, place, len(tokens), one.example.id))
+                targets.append(rest)
+                tasks.append((one, found, output))
+        if readings:
+            read, _ = self.reader.read(readings, np.concatenate(targets))
+            parts = np.split(read.target.cpu().numpy(), np.cumsum([len(t) for t in targets])[:-1])
+            for (one, found, output), log_probs in zip(tasks, parts, strict=True):
+                if np.isfinite(log_probs).all():  # else this member of the set never comes out
+                    log_prob = found.log_mass + float(log_probs.sum())
+                    one.candidates.append(self._member(one, found, output, log_prob))
+        for one in searches:
+            one.candidates = heaviest(one.candidates, self.shown)
+
+    def _member(self, one: Search, found: _Set, output: tuple[int, ...], log_prob: float | None) -> Candidate:
+        measure = levenshtein if self.metric.distance == "levenshtein" else hamming
+        return Candidate(output, log_prob, measure(output, one.example.suffix), found.log_mass)
 
 
 def _state(one: Search, node: Nodes) -> NDArray[np.int16]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from rote.decoding import Scheme
-from rote.extraction.distance import Distance, EosPolicy
+from rote.extraction.distance import Distance, EosPolicy, levenshtein
 from rote.extraction.verbatim import Verbatim
 
 Verdict = Literal["extractable", "not extractable", "undecided"]
@@ -81,6 +82,36 @@ class NearVerbatim:
     @property
     def verdict(self) -> Verdict:
         return verdict(self.lower, self.upper, self.tau)
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """When a search has found out enough: its bounds are `gap` apart, or, `until` "decision", tau is decided."""
+
+    tau: float
+    gap: float = 0.0
+    until: Literal["budget", "decision"] = "budget"
+
+    def reached(self, lower: float, upper: float) -> bool:
+        return upper - lower <= self.gap or (
+            self.until == "decision" and verdict(lower, upper, self.tau) != "undecided"
+        )
+
+
+def completed(output: Sequence[int], suffix: tuple[int, ...]) -> tuple[int, ...]:
+    """An output that stopped early, gone on with the suffix from where it most likely stands in it."""
+    left = len(suffix) - len(output)
+    doubts = [
+        (2 * levenshtein(output, suffix[:column]) + abs(column - len(output)), column)
+        for column in range(max(0, len(output) - left), len(suffix) + 1)
+    ]
+    column = min(doubts)[1]
+    rest = suffix[column : column + left]
+    return (*output, *rest, *suffix[len(suffix) - left + len(rest) :])
+
+
+def heaviest(candidates: Iterable[Candidate], count: int) -> list[Candidate]:
+    return sorted(candidates, key=lambda c: -c.weight)[:count]
 
 
 def verdict(lower: float, upper: float, tau: float) -> Verdict:

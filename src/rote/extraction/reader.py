@@ -17,6 +17,8 @@ from rote.models.base import LogitModel
 
 Ints = NDArray[np.int64]
 HEAD_BYTES = {"cuda": 1 << 30}  # logits held at once; 32 MiB elsewhere, so that they stay near the cache
+LISTED = 64  # tokens of a support without top-k that are looked at one by one, where not all are asked for
+SPARE = 8  # tokens tied at rank k that are
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,10 +36,10 @@ class Reading:
 
 
 class Reader:
-    def __init__(self, model: LogitModel, scheme: Scheme, entries: int, *, width: int | None = None) -> None:
+    def __init__(self, model: LogitModel, scheme: Scheme, entries: int) -> None:
         """`entries` = 0: nothing is kept, and every reading starts from the beginning."""
         self.model, self.scheme = model, scheme
-        self.width = min(model.vocabulary, width or (scheme.top_k or 64) + 8)
+        self.width = min(model.vocabulary, (scheme.top_k or LISTED) + SPARE)
         self.positions = model.batch_tokens
         self.device = torch.device(model.device)
         self._memory = model.memory(entries) if entries else None
@@ -64,38 +66,37 @@ class Reader:
 
         `width`: how many tokens to list, if not as many as usual. `scores`: also what verbatim scoring says.
         """
+        labels = [r.label for r in readings for _ in range(r.predict)]
+        wanted = torch.from_numpy(targets).to(self.device)
+        return self.supports(self.states(readings), wanted, labels, width=width, scores=scores)
+
+    def states(self, readings: Sequence[Reading]) -> Tensor:
+        """The model's states at the wanted positions, one row each, readings in order."""
         ends = np.cumsum([r.predict for r in readings])
-        rows = [slice(int(end) - r.predict, int(end)) for end, r in zip(ends, readings, strict=True)]
         order = sorted(range(len(readings)), key=lambda i: len(readings[i].tokens))
         parts: list[Tensor] = []
         places: list[Ints] = []
         at = 0
         while at < len(order):
-            batch = self._batch(readings, order, at)
+            count = self._batch(readings, order, at)
+            batch = order[at : at + count]
             try:
-                parts.append(self._hidden([readings[i] for i in order[at : at + batch]]))
+                parts.append(self._hidden([readings[i] for i in batch]))
             except RuntimeError as error:
-                self._shrink(error, batch, readings[order[at]].label)
+                self._shrink(error, count, readings[batch[0]].label)
                 continue
-            places += [np.arange(rows[i].start, rows[i].stop) for i in order[at : at + batch]]
-            at += batch
+            places += [np.arange(ends[i] - readings[i].predict, ends[i]) for i in batch]
+            at += count
         hidden = torch.empty((int(ends[-1]), *parts[0].shape[1:]), dtype=parts[0].dtype, device=parts[0].device)
         hidden[torch.from_numpy(np.concatenate(places)).to(hidden.device)] = torch.cat(parts)
-        found, scored = self.supports(hidden, torch.from_numpy(targets).to(self.device), width or self.width, scores)
-        bad = (found.log_probs[:, 0].isnan() | found.rest.isnan()).cpu().numpy()
-        if bad.any():
-            row = int(np.argmax(bad))
-            which = next(i for i, own in enumerate(rows) if own.start <= row < own.stop)
-            raise ModelError(
-                f"the model's logits are NaN or infinite at example {readings[which].label!r}: no probability can be "
-                "computed. Check the weights; a model that overflows in float16 needs dtype bfloat16 or float32."
-            )
-        return found, scored
+        return hidden
 
     @torch.inference_mode()
     def supports(
-        self, hidden: Tensor, targets: Tensor, width: int, scores: bool = False
+        self, hidden: Tensor, targets: Tensor, labels: Sequence[str], *, width: int = 0, scores: bool = False
     ) -> tuple[Support, TargetScores | None]:
+        """What may follow these states; `labels` names the example of each, for error messages."""
+        width = width or self.width
         limit = HEAD_BYTES.get(hidden.device.type, 1 << 25)
         chunk = max(1, limit // (self.model.vocabulary * 4 * (8 if width == self.model.vocabulary else 1)))
         parts, scored = [], []
@@ -105,7 +106,14 @@ class Reader:
             parts.append(support(logits, self.scheme, width, wanted))
             if scores:
                 scored.append(target_scores(logits, wanted, [self.scheme]))
-        return Support.join(parts), TargetScores.join(scored) if scores else None
+        found = Support.join(parts).to(self.device)
+        bad = (found.log_probs[:, 0].isnan() | found.rest.isnan()).nonzero()
+        if len(bad):
+            raise ModelError(
+                f"the model's logits are NaN or infinite at example {labels[int(bad[0])]!r}: no probability can be "
+                "computed. Check the weights; a model that overflows in float16 needs dtype bfloat16 or float32."
+            )
+        return found, TargetScores.join(scored) if scores else None
 
     def feed(self, tokens: Tensor, past: Tensor, place: Tensor) -> Tensor:
         """Rows of equal length, as tensors on the device, in as many batches as memory asks for."""
@@ -158,7 +166,9 @@ class Reader:
         if self._memory is None:
             hidden = self.model.hidden(fed)
         else:
-            hidden = self._memory.feed(fed, torch.from_numpy(past).to(self.device), torch.from_numpy(place).to(self.device))
+            hidden = self._memory.feed(
+                fed, torch.from_numpy(past).to(self.device), torch.from_numpy(place).to(self.device)
+            )
         return hidden.flatten(0, 1)[torch.from_numpy(np.concatenate(wanted)).to(hidden.device)]
 
     def _shrink(self, error: RuntimeError, rows: int, label: str) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rote.decoding import Support, TargetScores
-from rote.extraction.distance import Metric
+from rote.extraction.distance import NEVER, Metric
 from rote.extraction.reader import Ints, Reader, Reading
 
 Floats = NDArray[np.float64]
@@ -61,7 +61,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expansion:
-    """What reading one spine came to. By tolerance: newly closed mass, mass left open and not searched on, open mass."""
+    """What reading one spine came to. By tolerance: mass newly closed, left open but not searched on, and open."""
 
     lower: Floats
     parked: Floats
@@ -81,90 +81,136 @@ def expand(
     reader: Reader, metric: Metric, starts: Sequence[Start], *, children: bool, scores: bool = False, width: int = 0
 ) -> list[Expansion]:
     """Read all starts and sort what may follow each position. `scores`: also what verbatim scoring says of them."""
-    device = reader.device
     counts = np.array([len(s.spine) for s in starts])
     targets = np.concatenate([s.spine for s in starts])
     found, verbatim = reader.read([s.reading for s in starts], np.maximum(targets, 0), width=width, scores=scores)
-    batch = _Batch.of(metric, starts, counts, device)
-    found = Support(*(t.to(device) for t in (found.tokens, found.log_probs, found.rest, found.target)))
+    batch = _Batch.of(metric, starts, counts, reader.device)
     taken = torch.where(batch.spine >= 0, found.target, -torch.inf)
-
-    along = torch.zeros(len(starts), int(counts.max()), dtype=torch.float64, device=device)
+    along = torch.zeros(len(starts), int(counts.max()), dtype=torch.float64, device=reader.device)
     along[batch.row, batch.step] = taken
     before = torch.cat([torch.zeros_like(along[:, :1]), along.cumsum(1)[:, :-1]], 1)
     path = batch.log_mass + before[batch.row, batch.step]
+    eos = torch.tensor(sorted(reader.model.eos_ids), dtype=torch.int64, device=reader.device)
 
-    eos = torch.tensor(sorted(reader.model.eos_ids), dtype=torch.int64, device=device)
-    is_eos = torch.isin(found.tokens, eos)
-    after, floor, ceil = metric.children(
-        batch.state, batch.written, batch.lengths, batch.window, found.tokens, is_eos
-    )
-    own_floor, own_ceil = metric.bounds(batch.state, batch.written, batch.lengths)
-    goes_on = (found.tokens == batch.spine[:, None]) & batch.fed[:, None]
-    counted = ~goes_on & ~batch.left_out(found.tokens, starts)
-    log_mass = torch.where(counted, path[:, None] + found.log_probs, -torch.inf)
-    mass = log_mass.exp()
-    # The part of the support that is not listed, less the spine's own token where that is in it.
-    listed = (found.tokens == batch.spine[:, None]).any(1) | ~batch.fed | found.target.isneginf()
-    rest = path.exp() * (found.rest - torch.where(listed, 0.0, found.target.exp())).clamp(min=0)
-
-    last = metric.tolerance
-    searched = ceil > last
-    # The spine itself may become closed on its way; where a reading starts it is open.
-    before_ceil = torch.where(batch.step == 0, own_ceil, own_ceil.roll(1))
-    sums = []
-    for e in range(last + 1):
-        closes = (ceil <= e) & (own_ceil > e)[:, None]
-        still = (floor <= e) & (ceil > e)
-        kept = torch.where((own_floor <= e) & (own_ceil > e), rest, 0.0)
-        sums += [
-            (mass * closes).sum(1) + torch.where((own_ceil <= e) & (before_ceil > e), path.exp(), 0.0),
-            (mass * (still & ~searched)).sum(1) + torch.where(own_ceil <= last, kept, 0.0),
-            (mass * (still & searched)).sum(1) + torch.where(own_ceil > last, kept, 0.0),
-        ]
-    early = is_eos & (batch.written + 1 < batch.lengths)[:, None]
-    sums.append((mass * early).sum(1) if metric.eos == "exclude" else torch.zeros_like(path))
-    totals = torch.zeros(len(starts), len(sums), dtype=torch.float64, device=device)
-    totals.index_add_(0, batch.row, torch.stack(sums, 1))
-
-    ends = (batch.written + 1 == batch.lengths)[:, None] | (early if metric.eos == "stop" else early & False)
-    whole = counted & (ceil <= last) & (ends | (own_ceil > last)[:, None]) & (mass > 0)
-    at, which = whole.nonzero(as_tuple=True)
-    seen = [batch.row[at], batch.step[at], found.tokens[at, which], log_mass[at, which], ceil[at, which],
-            ends.expand_as(whole)[at, which]]  # fmt: skip
-    shown = _by_row(seen, len(starts))
-    opened = listed_ = None
-    if children:
-        at, which = (counted & searched & (floor <= last) & (mass > 0)).nonzero(as_tuple=True)
-        column, edits = _alignment(metric, batch.pick(at), found.tokens[at, which], after[at, which])
-        (more,) = ((rest > 0) & (own_ceil > last) & (own_floor <= last)).nonzero(as_tuple=True)
-        nothing = torch.full_like(more, -1)
-        if len(more):
-            listed_ = torch.cat([found.tokens, batch.spine[:, None]], 1).cpu().numpy()
-        pairs = [
-            (batch.row[at], batch.row[more]), (batch.step[at], batch.step[more]),
-            (found.tokens[at, which], nothing), (log_mass[at, which], rest[more].log()),
-            (floor[at, which].long(), own_floor[more].long()), (column, batch.written[more]),
-            (edits, own_floor[more].long()),
-        ]  # fmt: skip
-        opened = _by_row([torch.cat(pair) for pair in pairs], len(starts))
-
-    sums_, states = totals.cpu().numpy(), batch.state.cpu().numpy()
-    path_, taken_ = torch.stack([path, taken]).cpu().numpy()
+    offspring = _Offspring.of(metric, batch, found, path, eos, batch.left_out(found.tokens, starts))
+    sums = offspring.sums(metric, batch, path, len(starts)).cpu().numpy()
+    shown = _by_row(offspring.shown(metric, batch), len(starts))
+    opened = _by_row(offspring.opened(metric, batch), len(starts)) if children else None
+    listed = offspring.listed(batch) if children else None
+    states = batch.state.cpu().numpy()
+    paths, takes = torch.stack([path, taken]).cpu().numpy()
     results = []
     for i, end in enumerate(counts.cumsum().tolist()):
         rows = slice(end - int(counts[i]), end)
         results.append(
             Expansion(
-                lower=sums_[i, 0:-1:3], parked=sums_[i, 1:-1:3], open=sums_[i, 2:-1:3], eos_mass=float(sums_[i, -1]),
-                path=path_[rows], taken=taken_[rows], states=states[rows],
-                listed=None if listed_ is None else listed_[rows],
+                lower=sums[i, 0:-1:3],
+                parked=sums[i, 1:-1:3],
+                open=sums[i, 2:-1:3],
+                eos_mass=float(sums[i, -1]),
+                path=paths[rows],
+                taken=takes[rows],
+                states=states[rows],
+                listed=None if listed is None else listed[rows],
                 children=None if opened is None else Children(*opened[i]),
                 shown=Shown(*shown[i]),
                 scores=None if verbatim is None else verbatim.rows(rows),
-            )  # fmt: skip
+            )
         )
     return results
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Offspring:
+    """The children of every wanted position, [positions, listed tokens + 2].
+
+    The last two columns are the spine's own token, where it is not listed anyway, and all others together.
+    """
+
+    tokens: Tensor  # -1 in the last column
+    log_mass: Tensor  # -inf: not there, or on the spine
+    floor: Tensor
+    ceil: Tensor
+    states: Tensor
+    early: Tensor  # ends before the suffix's length
+    ends: Tensor  # a whole output
+
+    @classmethod
+    def of(
+        cls, metric: Metric, batch: _Batch, found: Support, path: Tensor, eos: Tensor, left_out: Tensor
+    ) -> _Offspring:
+        # The spine's own token is always looked at; where it is not among the listed ones, the others weigh that less.
+        hidden = ~(found.tokens == batch.spine[:, None]).any(1) & (batch.spine >= 0)
+        own = torch.where(hidden, found.target, -torch.inf)
+        left = found.unlisted - (own > -torch.inf).long()
+        rest = torch.where(left > 0, (found.rest - own.exp()).clamp(min=0), 0.0)
+        tokens = torch.cat([found.tokens, batch.spine[:, None]], 1)
+        log_probs = torch.cat([found.log_probs, own[:, None]], 1)
+        states, floor, ceil, early = batch.children(metric, tokens, eos)
+        goes_on = (tokens == batch.spine[:, None]) & batch.fed[:, None]
+        log_probs = log_probs.masked_fill(goes_on | left_out, -torch.inf)
+        others_floor, others_ceil = torch.full_like(floor[:, :1], NEVER), torch.full_like(ceil[:, :1], NEVER)
+        (some,) = (rest > 0).nonzero(as_tuple=True)
+        if len(some):
+            others_floor[some, 0], others_ceil[some, 0] = batch.others(metric, tokens, eos, some)
+        nothing = torch.zeros_like(early[:, :1])
+        ends = (batch.written + 1 == batch.lengths)[:, None] | (early & (metric.eos == "stop"))
+        return cls(
+            tokens=torch.cat([tokens, torch.full_like(tokens[:, :1], -1)], 1),
+            log_mass=path[:, None] + torch.cat([log_probs, rest.log()[:, None]], 1),
+            floor=torch.cat([floor, others_floor], 1),
+            ceil=torch.cat([ceil, others_ceil], 1),
+            states=states,
+            early=torch.cat([early, nothing], 1),
+            ends=torch.cat([ends, nothing], 1),
+        )
+
+    def sums(self, metric: Metric, batch: _Batch, path: Tensor, starts: int) -> Tensor:
+        """[starts, 3 * tolerances + 1]: by tolerance newly closed, parked and open mass; last what ends too early."""
+        last, mass = metric.tolerance, self.log_mass.exp()
+        _, own_ceil = metric.bounds(batch.state, batch.written, batch.lengths)
+        # The spine itself may become closed on its way; where a reading starts it is open.
+        before_ceil = torch.where(batch.step == 0, own_ceil, own_ceil.roll(1))
+        searched = self.ceil > last
+        sums = []
+        for e in range(last + 1):
+            closes = (self.ceil <= e) & (own_ceil > e)[:, None]
+            still = (self.floor <= e) & (self.ceil > e)
+            sums += [
+                (mass * closes).sum(1) + torch.where((own_ceil <= e) & (before_ceil > e), path.exp(), 0.0),
+                (mass * (still & ~searched)).sum(1),
+                (mass * (still & searched)).sum(1),
+            ]
+        sums.append((mass * (self.early & (metric.eos == "exclude"))).sum(1))
+        totals = torch.zeros(starts, len(sums), dtype=torch.float64, device=mass.device)
+        return totals.index_add_(0, batch.row, torch.stack(sums, 1))
+
+    def shown(self, metric: Metric, batch: _Batch) -> list[Tensor]:
+        """Whole outputs and newly closed sets that count: row, step, token, log-mass, distance, whole."""
+        _, own_ceil = metric.bounds(batch.state, batch.written, batch.lengths)
+        newly = self.ends | (own_ceil > metric.tolerance)[:, None]
+        known = (self.tokens >= 0) & (self.ceil <= metric.tolerance) & (self.log_mass > -torch.inf)
+        at, which = (known & newly).nonzero(as_tuple=True)
+        picked = [t[at, which] for t in (self.tokens, self.log_mass, self.ceil, self.ends)]
+        return [batch.row[at], batch.step[at], *picked]
+
+    def opened(self, metric: Metric, batch: _Batch) -> list[Tensor]:
+        """Open children: row, step, token, log-mass, floor, column, edits."""
+        searched = (self.ceil > metric.tolerance) & (self.floor <= metric.tolerance) & (self.log_mass > -torch.inf)
+        at, which = searched.nonzero(as_tuple=True)
+        token, floor = self.tokens[at, which], self.floor[at, which].long()
+        states = self.states[at, which.clamp(max=self.states.shape[1] - 1)]
+        column, edits = _alignment(metric, batch.written[at], batch.window[at], token, states)
+        others = token < 0  # of these no alignment is known
+        column, edits = torch.where(others, batch.written[at] + 1, column), torch.where(others, floor, edits)
+        return [batch.row[at], batch.step[at], token, self.log_mass[at, which], floor, column, edits]
+
+    def listed(self, batch: _Batch) -> Ints | None:
+        """The tokens that are sorted one by one, or go on along the spine; None where that is all there are."""
+        if not bool((self.log_mass[:, -1] > -torch.inf).any()):
+            return None
+        known: Ints = self.tokens[:, :-1].cpu().numpy()
+        return known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,22 +250,37 @@ class _Batch:
             lengths=lengths[row], state=torch.stack(states, 1)[row, step], window=metric.window(targets[row], written),
         )  # fmt: skip
 
-    def pick(self, which: Tensor) -> tuple[Tensor, Tensor]:
-        return self.written[which], self.window[which]
+    def children(self, metric: Metric, tokens: Tensor, eos: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(states, floor, ceil, ends early) of children, `tokens` [positions, children]."""
+        is_eos = torch.isin(tokens, eos) & (metric.eos != "ignore")
+        states, floor, ceil = metric.children(self.state, self.written, self.lengths, self.window, tokens, is_eos)
+        return states, floor, ceil, is_eos & (self.written + 1 < self.lengths)[:, None]
+
+    def others(self, metric: Metric, listed: Tensor, eos: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+        """Floor and ceil over all children at positions `at` that are not listed.
+
+        A token that is nowhere near in the suffix stands for most of them; those that are, and EOS, are tried.
+        """
+        here = _Batch(*(getattr(self, name)[at] for name in self.__slots__))
+        unlike = torch.full_like(here.spine[:, None], -2)
+        tried = torch.cat([unlike, here.window, eos.expand(len(at), -1)], 1)
+        known = (tried[:, :, None] == listed[at][:, None, :]).any(2)
+        known[:, 1 : 1 + here.window.shape[1]] |= here.window < 0
+        _, floor, ceil, _ = here.children(metric, tried, eos)
+        return floor.masked_fill(known, NEVER).amin(1), ceil.masked_fill(known, 0).amax(1)
 
     def left_out(self, tokens: Tensor, starts: Sequence[Start]) -> Tensor:
         """Children that were listed when this position was first read."""
-        out = torch.zeros_like(tokens, dtype=torch.bool)
+        out = torch.zeros(tokens.shape[0], tokens.shape[1] + 1, dtype=torch.bool, device=tokens.device)
         for i, start in enumerate(starts):
             if start.known is not None:
                 (here,) = (self.row == i).nonzero(as_tuple=True)
-                out[here[:1]] = torch.isin(tokens[here[:1]], torch.from_numpy(start.known).to(tokens.device))
+                out[here[:1], :-1] = torch.isin(tokens[here[:1]], torch.from_numpy(start.known).to(tokens.device))
         return out
 
 
-def _alignment(metric: Metric, place: tuple[Tensor, Tensor], token: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-    """(column, edits): where in the suffix an output most likely stands after `token`. A guess: no bound rests on it."""
-    written, window = place
+def _alignment(metric: Metric, written: Tensor, window: Tensor, token: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+    """(column, edits): where in the suffix an output most likely stands after `token`. No bound rests on it."""
     if metric.distance == "hamming":
         return written + 1, states[:, 0].long()
     offset = torch.arange(metric.width, device=states.device) - metric.tolerance

@@ -263,6 +263,25 @@ class _Scorer:
         warnings.warn(f"out of memory: going on with batches of {self.rows} examples", RuntimeWarning, stacklevel=4)
 
 
+def from_scores(example: Example, scheme: Scheme, scores: TargetScores) -> Verbatim:
+    """What one pass that was made for another purpose says of an example; one scheme."""
+    base, ranks, argmax, log_probs, margins = (
+        getattr(scores, name).cpu().numpy() for name in ("base_log_probs", "ranks", "argmax", "log_probs", "margins")
+    )
+    return Verbatim(
+        example_id=example.id,
+        scheme=scheme,
+        log_prob=float(log_probs[0].sum(dtype=np.float64)),
+        greedy=bool(argmax.all()),
+        stopped=False,
+        token_log_probs=log_probs[0],
+        base_log_probs=base,
+        ranks=ranks,
+        margins=margins[0],
+        token_evals=_cost(example, None),
+    )
+
+
 def check(
     model: LogitModel, examples: Sequence[Example], schemes: Sequence[Scheme], tau: float | None, batch_size: BatchSize
 ) -> None:

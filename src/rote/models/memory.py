@@ -95,7 +95,7 @@ class KeyMemory:
         return read.logits if self._logits else read.last_hidden_state  # type: ignore[no-any-return]
 
     def _masks(self, known: Tensor, new: Tensor, positions: Tensor) -> Any:
-        """Additive masks [rows, 1, n, length + n]: every position sees its own past, and in some layers not all of it."""
+        """Additive masks [rows, 1, n, length + n]: every position sees its own past, in some layers not all of it."""
         rows, length = known.shape
         causal = (new[None, :] <= new[:, None]).expand(rows, -1, -1)
         seen = torch.cat([known[:, None, :].expand(-1, len(new), -1), causal], 2)

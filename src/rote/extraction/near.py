@@ -1,0 +1,228 @@
+"""Near-verbatim extraction: the probability that one generation ends within a few edits of the suffix, bounded."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, get_args
+
+import numpy as np
+
+from rote.decoding import Scheme
+from rote.errors import InputError
+from rote.extraction.beam import Beams, Variant
+from rote.extraction.distance import Distance, EosPolicy, Metric
+from rote.extraction.fork import Forks, Search, first_cost
+from rote.extraction.odds import wilson
+from rote.extraction.outcome import Estimate, Goal, Method, NearVerbatim
+from rote.extraction.reader import Reader
+from rote.extraction.sampling import Sampler, estimate
+from rote.extraction.verbatim import BatchSize, check, from_scores
+from rote.models.base import LogitModel
+from rote.tokens import Example
+
+WIDTH = 20  # of a beam, as published; the default budget is what it costs
+SAMPLES = 1000
+AT_ONCE = 256  # examples in flight, where memory allows
+
+
+def near_verbatim(
+    model: LogitModel,
+    examples: Sequence[Example],
+    scheme: Scheme | None = None,
+    *,
+    distance: Distance = "levenshtein",
+    tolerance: int = 5,
+    method: Method = "fork",
+    tau: float = 1e-3,
+    budget: int | None = None,
+    eos: EosPolicy = "stop",
+    gap: float = 0.0,
+    until: Literal["budget", "decision"] = "budget",
+    variant: Variant = "closing",
+    width: int = WIDTH,
+    samples: int | None = None,
+    seed: int = 0,
+    candidates: int = 8,
+    batch_size: BatchSize = "auto",
+    progress: Callable[[int], None] | None = None,
+) -> list[NearVerbatim]:
+    """Bound, for every example, the probability that one generation is within `tolerance` edits of the suffix.
+
+    `method`: "fork" (one teacher-forced pass gives bounds, forks tighten them), "beam" (`variant`, `width`) or "sample"
+    (Monte Carlo: unbiased, with an interval instead of bounds). `budget` is the most token evaluations per example, by
+    default what a beam of `width` costs; a search ends earlier once its bounds are `gap` apart, or with
+    `until="decision"` once it is certain whether they lie above or below `tau`. With "fork", `samples` adds an unbiased
+    estimate: samples drawn from what the search left open, on top of the budget. `batch_size` is the number of
+    examples in flight. `progress` is called with the number of examples newly done.
+    """
+    scheme = Scheme() if scheme is None else scheme
+    metric = Metric(distance, tolerance, eos, published=method == "beam" and variant != "closing")
+    _check(model, examples, scheme, metric, method, tau, budget, gap, until, variant, width, samples, candidates,
+           batch_size)  # fmt: skip
+    if not examples:
+        return []
+
+    def allowed(example: Example) -> int:
+        return len(example.prefix) + (len(example.suffix) - 1) * width if budget is None else budget
+
+    goal = Goal(tau, gap, until)
+    tell = progress or (lambda count: None)
+    results: list[NearVerbatim | None] = [None] * len(examples)
+    if method == "sample":
+        found = _sampled(model, examples, scheme, metric, tau, samples or SAMPLES, seed, batch_size)
+    elif method == "beam":
+        found = _beams(model, examples, scheme, metric, goal, allowed, variant, width, candidates, batch_size)
+    else:
+        found = _forks(model, examples, scheme, metric, goal, allowed, samples or 0, seed, candidates, batch_size)
+    for index, result in found:
+        results[index] = result
+        tell(1)
+    return [r for r in results if r is not None]
+
+
+def _forks(
+    model: LogitModel, examples: Sequence[Example], scheme: Scheme, metric: Metric, goal: Goal,
+    allowed: Callable[[Example], int], samples: int, seed: int, shown: int, batch_size: BatchSize,
+) -> Iterator[tuple[int, NearVerbatim]]:  # fmt: skip
+    """Bounds, and with `samples` the residual estimate."""
+    first = max(first_cost(e) for e in examples)
+    if not samples and all(allowed(e) <= first_cost(e) for e in examples):  # first passes alone need no memory
+        at_once = max(1, model.batch_tokens // (first + 1)) if batch_size == "auto" else batch_size
+        reader, most = Reader(model, scheme, 0), first
+    else:
+        drawn = samples * max(len(e.suffix) for e in examples)
+        reader, at_once, most = _room(model, scheme, len(examples), max(map(allowed, examples)), drawn, batch_size)
+    forks = Forks(reader, metric, budget=lambda e: min(allowed(e), most), goal=goal, shown=shown, scores=True)
+    sampler = Sampler(reader, metric, every=False)
+    for done in forks.run(examples, at_once=at_once):
+        guesses = _residuals(sampler, done, samples, seed) if samples else {}
+        for i, search in done:
+            yield i, NearVerbatim(
+                example_id=search.example.id, scheme=scheme, method="fork", distance=metric.distance,
+                tolerance=metric.tolerance, eos=metric.eos, tau=goal.tau, by_tolerance=search.bounds(), certified=True,
+                token_evals=search.evals, candidates=tuple(search.candidates), eos_mass=search.eos_mass,
+                estimate=guesses.get(i),
+                verbatim=None if search.scores is None else from_scores(search.example, scheme, search.scores),
+            )  # fmt: skip
+
+
+def _residuals(sampler: Sampler, done: Sequence[tuple[int, Search]], samples: int, seed: int) -> dict[int, Estimate]:
+    """The residual estimates of finished searches; what was drawn is added to their cost."""
+    guesses = {}
+    draws = []
+    for i, search in done:
+        lower, upper = search.bounds()[-1]
+        if search.frontier:
+            draws.append(sampler.residual(i, search, samples, np.random.default_rng([seed, i])))
+        else:
+            guesses[i] = Estimate(lower, (upper - lower) / 2, (lower, upper), 0, seed)
+    searches = dict(done)
+    for draw in sampler.run(draws, at_once=len(draws) or 1):
+        search = searches[draw.index]
+        search.evals += draw.evals
+        still = float(search.frontier.exactly_open()[-1])
+        guesses[draw.index] = estimate(search.bounds()[-1][0], still, int(draw.hits[-1]), samples, seed)
+    return guesses
+
+
+def _beams(
+    model: LogitModel, examples: Sequence[Example], scheme: Scheme, metric: Metric, goal: Goal,
+    allowed: Callable[[Example], int], variant: Variant, width: int, shown: int, batch_size: BatchSize,
+) -> Iterator[tuple[int, NearVerbatim]]:  # fmt: skip
+    cost = max(min(allowed(e), len(e.prefix) + (len(e.suffix) - 1) * width) for e in examples)
+    reader, at_once, most = _room(model, scheme, len(examples), cost, 0, batch_size)
+    reader.width = min(model.vocabulary, max(reader.width, width))
+    beams = Beams(
+        reader, metric, variant=variant, width=width, budget=lambda e: min(allowed(e), most), goal=goal, shown=shown
+    )
+    for i, beam in beams.run(examples, at_once=at_once):
+        yield i, NearVerbatim(
+            example_id=beam.example.id, scheme=scheme, method="beam", distance=metric.distance,
+            tolerance=metric.tolerance, eos=metric.eos, tau=goal.tau, by_tolerance=beam.bounds(), certified=True,
+            token_evals=beam.evals, candidates=tuple(beam.candidates), eos_mass=beam.eos_mass,
+        )  # fmt: skip
+
+
+def _sampled(
+    model: LogitModel, examples: Sequence[Example], scheme: Scheme, metric: Metric, tau: float, samples: int, seed: int,
+    batch_size: BatchSize,
+) -> Iterator[tuple[int, NearVerbatim]]:  # fmt: skip
+    """Samples are drawn in parts that fit into memory; each part has its own seed."""
+    longest = max(len(e.suffix) for e in examples)
+    prefix = max(len(e.prefix) for e in examples)
+    part = max(1, min(samples, (model.memory_positions - prefix - 1) // longest))
+    sizes = [min(part, samples - start) for start in range(0, samples, part)]
+    count = len(examples) * len(sizes)
+    reader, at_once, _ = _room(model, scheme, count, prefix + part * longest, 0, batch_size)
+    sampler = Sampler(reader, metric, every=True)
+    draws = (
+        sampler.plain(i, example, size, np.random.default_rng([seed, i, p]))
+        for i, example in enumerate(examples)
+        for p, size in enumerate(sizes)
+    )
+    hits = np.zeros((len(examples), metric.tolerance + 1), dtype=np.int64)
+    evals, missing = np.zeros(len(examples), dtype=np.int64), np.full(len(examples), len(sizes))
+    for draw in sampler.run(draws, at_once=at_once):
+        i = draw.index
+        hits[i] += draw.hits
+        evals[i] += draw.evals
+        missing[i] -= 1
+        if not missing[i]:
+            yield i, NearVerbatim(
+                example_id=examples[i].id, scheme=scheme, method="sample", distance=metric.distance,
+                tolerance=metric.tolerance, eos=metric.eos, tau=tau,
+                by_tolerance=tuple(wilson(int(h), samples) for h in hits[i]), certified=False,
+                token_evals=int(evals[i]), estimate=estimate(0.0, 1.0, int(hits[i, -1]), samples, seed),
+            )  # fmt: skip
+
+
+def _room(
+    model: LogitModel, scheme: Scheme, examples: int, each: int, beside: int, batch_size: BatchSize
+) -> tuple[Reader, int, int]:
+    """(reader, examples at once, most token evaluations of one) such that all that is read fits into memory.
+
+    Every example may feed `each` positions and one BOS, and `beside` more after its search.
+    """
+    each = min(each, model.memory_positions - beside - 1)
+    fits = max(1, model.memory_positions // (each + beside + 1))
+    at_once = min(examples, fits, AT_ONCE) if batch_size == "auto" else min(examples, batch_size)
+    return Reader(model, scheme, at_once * (each + beside + 1)), at_once, each
+
+
+def _check(
+    model: LogitModel, examples: Sequence[Example], scheme: Scheme, metric: Metric, method: str, tau: float,
+    budget: int | None, gap: float, until: str, variant: str, width: int, samples: int | None, candidates: int,
+    batch_size: BatchSize,
+) -> None:  # fmt: skip
+    """Refuse what cannot be searched before any work is done, naming it."""
+    check(model, examples, [scheme], tau, batch_size)
+    choices = {"method": (method, get_args(Method)), "until": (until, ("budget", "decision"))}
+    choices["variant"] = (variant, get_args(Variant))
+    for name, (value, known) in choices.items():
+        if value not in known:
+            raise InputError(f"unknown {name} {value!r}; use {', '.join(known)}.")
+    least = {"budget": (budget, 0), "width": (width, 1), "samples": (samples, 1), "candidates": (candidates, 0)}
+    for name, (number, minimum) in least.items():
+        if number is not None and number < minimum:
+            raise InputError(f"{name} must be at least {minimum}, not {number}.")
+    if not 0 <= gap < 1:
+        raise InputError(f"gap must lie in [0, 1), not {gap}.")
+    if samples is not None and method == "beam":
+        raise InputError("samples go with method 'sample' or 'fork', not with 'beam'.")
+    for example in examples if metric.eos != "ignore" else ():
+        at = next((i for i, token in enumerate(example.suffix[:-1]) if token in model.eos_ids), None)
+        if at is not None:
+            raise InputError(
+                f"example {example.id!r} has EOS (token {example.suffix[at]}) at suffix position {at}, where a "
+                f"generation would end; cut the suffix there or use eos='ignore'."
+            )
+    if budget is None or method == "sample":
+        return
+    if short := [e for e in examples if budget < (first_cost(e) if method == "fork" else len(e.prefix))]:
+        warnings.warn(
+            f"a budget of {budget} token evaluations is too small to begin {len(short)} of {len(examples)} examples "
+            f"(the first: {short[0].id!r}): nothing is known about them.",
+            RuntimeWarning,
+            stacklevel=3,
+        )

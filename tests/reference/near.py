@@ -1,0 +1,152 @@
+"""Near-verbatim probability by its definition: every output of a tiny model, and published beam search with plain lists.
+
+Slow and obvious; shares no code with rote.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.reference import decoding
+from tests.reference.decoding import Row
+
+Tokens = tuple[int, ...]
+
+
+def levenshtein_rows(output: Sequence[int], suffix: Sequence[int]) -> list[list[int]]:
+    """The whole matrix: row i, column j is the distance of the first i output tokens to the first j suffix tokens."""
+    rows = [list(range(len(suffix) + 1))]
+    for i in range(1, len(output) + 1):
+        row = [i]
+        for j in range(1, len(suffix) + 1):
+            differs = 0 if output[i - 1] == suffix[j - 1] else 1
+            row.append(min(rows[i - 1][j] + 1, row[j - 1] + 1, rows[i - 1][j - 1] + differs))
+        rows.append(row)
+    return rows
+
+
+def levenshtein(output: Sequence[int], suffix: Sequence[int]) -> int:
+    return levenshtein_rows(output, suffix)[-1][-1]
+
+
+def hamming(output: Sequence[int], suffix: Sequence[int]) -> int:
+    """Positions that only one of the two has are mismatches."""
+    count = 0
+    for i in range(max(len(output), len(suffix))):
+        if i >= len(output) or i >= len(suffix) or output[i] != suffix[i]:
+            count += 1
+    return count
+
+
+DISTANCES: dict[str, Callable[[Sequence[int], Sequence[int]], int]] = {"levenshtein": levenshtein, "hamming": hamming}
+
+
+class Tree:
+    """What a model may write under a scheme (temperature, top-k, top-p). Every history is asked for once."""
+
+    def __init__(
+        self,
+        logits_after: Callable[[Tokens], Row],
+        history: Tokens,
+        scheme: tuple[float, int | None, float | None],
+        eos_ids: Iterable[int],
+    ) -> None:
+        self.logits_after, self.history, self.scheme, self.eos_ids = logits_after, history, scheme, frozenset(eos_ids)
+        self._known: dict[Tokens, dict[int, float]] = {}
+
+    def following(self, written: Tokens) -> dict[int, float]:
+        """The log-probability of every token that may come next, by rising id."""
+        if written not in self._known:
+            logits = np.asarray(self.logits_after(self.history + written), dtype=np.float32).astype(np.float64)
+            kept = decoding.support(logits, *self.scheme)
+            self._known[written] = {token: decoding.log_prob(logits, token, *self.scheme) for token in kept}
+        return self._known[written]
+
+    def log_prob(self, output: Tokens) -> float:
+        return sum(self.following(output[:i]).get(token, -math.inf) for i, token in enumerate(output))
+
+    def outputs(self, length: int, eos: str) -> dict[Tokens, float]:
+        """Every output that counts, and its log-probability."""
+        found: dict[Tokens, float] = {}
+        going: list[tuple[Tokens, float]] = [((), 0.0)]
+        while going:
+            written, log_prob = going.pop()
+            for token, more in self.following(written).items():
+                output, total = (*written, token), log_prob + more
+                early = token in self.eos_ids and len(output) < length
+                if len(output) == length or (early and eos == "stop"):
+                    found[output] = total
+                elif not (early and eos == "exclude"):
+                    going.append((output, total))
+        return found
+
+
+def near_probabilities(outputs: Mapping[Tokens, float], suffix: Tokens, distance: str, largest: int) -> list[float]:
+    """The probability of an output within 0, 1, ... `largest` of the suffix."""
+    measure = DISTANCES[distance]
+    found = [(measure(output, suffix), math.exp(log_prob)) for output, log_prob in outputs.items()]
+    return [math.fsum(mass for d, mass in found if d <= tolerance) for tolerance in range(largest + 1)]
+
+
+@dataclass(frozen=True)
+class BeamResult:
+    finals: dict[Tokens, float]  # outputs that were reached, near or not, and their log-probability
+    lower: float
+    upper: float
+    evals: int
+    eos_mass: float
+    doubtful: bool  # rounding may decide which of two paths is kept: another computation may keep the other
+
+
+def beam_search(
+    tree: Tree, prefix_length: int, suffix: Tokens, distance: str, tolerance: int, eos: str, width: int, pruned: bool
+) -> BeamResult:
+    """Published k-CBS, to the end: no early stop. `pruned`: paths that cannot come within the tolerance are dropped."""
+    length = len(suffix)
+    beam: list[tuple[Tokens, float]] = [((), 0.0)]
+    finals: dict[Tokens, float] = {}
+    bank = eos_mass = 0.0
+    evals = 0
+    doubtful = False
+    for step in range(1, length + 1):
+        evals += prefix_length if step == 1 else len(beam)
+        children: list[tuple[float, int, int, Tokens]] = []
+        for parent, (written, log_prob) in enumerate(beam):
+            for token, more in tree.following(written).items():
+                output, total = (*written, token), log_prob + more
+                if token in tree.eos_ids and step < length and eos != "ignore":
+                    if eos == "stop":
+                        finals[output] = total
+                    else:
+                        eos_mass += math.exp(total)
+                    continue
+                if step < length and pruned and _least(output, suffix, distance) > tolerance:
+                    continue
+                children.append((total, parent, token, output))
+        if step == length:
+            finals.update({output: total for total, _, _, output in children})
+            break
+        children.sort(key=lambda child: (-child[0], child[1], child[2]))
+        kept, cut = children[:width], children[width:]
+        if kept and cut and kept[-1][1] != cut[0][1] and kept[-1][0] - cut[0][0] < 1e-6:
+            doubtful = True
+        bank += math.fsum(math.exp(total) for total, _, _, _ in cut)
+        beam = [(output, total) for total, _, _, output in kept]
+        if not beam:
+            break
+    measure = DISTANCES[distance]
+    lower = math.fsum(math.exp(p) for output, p in finals.items() if measure(output, suffix) <= tolerance)
+    covered = math.fsum(math.exp(p) for p in finals.values()) + eos_mass
+    upper = lower + (bank if pruned else max(0.0, 1 - covered))
+    return BeamResult(finals, lower, min(upper, 1.0), evals, eos_mass, doubtful)
+
+
+def _least(output: Tokens, suffix: Tokens, distance: str) -> int:
+    """The published test: what the output so far costs at least, the cost of unequal lengths not counted."""
+    if distance == "hamming":
+        return sum(a != b for a, b in zip(output, suffix, strict=False))
+    return min(levenshtein_rows(output, suffix)[-1])
