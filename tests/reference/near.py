@@ -63,7 +63,8 @@ class Tree:
         if written not in self._known:
             logits = np.asarray(self.logits_after(self.history + written), dtype=np.float32).astype(np.float64)
             kept = decoding.support(logits, *self.scheme)
-            self._known[written] = {token: decoding.log_prob(logits, token, *self.scheme) for token in kept}
+            found = {token: decoding.log_prob(logits, token, *self.scheme) for token in kept}
+            self._known[written] = {token: log_prob for token, log_prob in found.items() if log_prob > -math.inf}
         return self._known[written]
 
     def log_prob(self, output: Tokens) -> float:

@@ -70,14 +70,15 @@ def average(values: list[float]) -> float | None:
     return float(sum(map(Fraction, values)) / len(values)) if values else None
 
 
-def reaches(probability: float, n: int, p: float) -> bool:
+def excess(probability: float, n: int, p: float) -> float:
+    """1 - (1 - probability)**n - p. Within rounding of 0, either side of the border is right."""
     with localcontext(prec=50):
-        return 1 - (1 - Decimal(probability)) ** n >= Decimal(p)
+        return float(1 - (1 - Decimal(probability)) ** n - Decimal(p))
 
 
 def prompts(probability: float, chance: float, limit: int) -> int | None:
     """The smallest n that reaches the chance, up to a limit."""
-    return next((n for n in range(1, limit + 1) if reaches(probability, n, chance)), None)
+    return next((n for n in range(1, limit + 1) if excess(probability, n, chance) >= 0), None)
 
 
 def candidates(rows: list[Row]) -> list[tuple[str, Row]]:

@@ -56,7 +56,8 @@ class _Rows:
     log_mass: Tensor  # [sequences, width] float64
     states: Tensor  # [sequences, width, state]
     tokens: Tensor  # [sequences, width, longest suffix]: the output so far
-    past: Tensor  # [sequences, width, length]: entries, -1 on the left
+    past: Tensor  # [sequences, length]: the entries that any of its beams comes after; -1: none
+    seen: Tensor  # [sequences, width, length]: which of them each beam comes after
     written: Tensor  # [sequences]
     lengths: Tensor  # [sequences]
     targets: Tensor  # [sequences, padded suffix]
@@ -65,18 +66,25 @@ class _Rows:
         for name in self.__slots__:
             setattr(self, name, getattr(self, name)[which])
         if self.past.numel():
-            first = int((self.past >= 0).any(0).any(0).to(torch.int8).argmax())
-            self.past = self.past[:, :, first:]
+            self._forget()
+
+    def _forget(self) -> None:
+        """Entries that no beam comes after go; the others keep their order."""
+        alive = (self.seen & (self.log_mass > -torch.inf)[:, :, None]).any(1)
+        order = alive.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, : int(alive.sum(1).max())]
+        self.past = torch.where(alive.gather(1, order), self.past.gather(1, order), -1)
+        columns = order[:, None, :].expand(-1, self.seen.shape[1], -1)
+        self.seen = self.seen.gather(2, columns) & (self.past >= 0)[:, None, :]
 
     def add(self, other: _Rows) -> None:
-        for name in ("past", "tokens", "targets"):
+        for name in ("past", "seen", "tokens", "targets", "log_mass", "states"):
             ours, theirs = getattr(self, name), getattr(other, name)
-            missing = max(ours.shape[-1], theirs.shape[-1])
-            sides = [
-                ((missing - t.shape[-1], 0) if name == "past" else (0, missing - t.shape[-1])) for t in (ours, theirs)
-            ]
-            setattr(self, name, torch.nn.functional.pad(ours, sides[0], value=-1))
-            setattr(other, name, torch.nn.functional.pad(theirs, sides[1], value=-1))
+            empty = {"seen": False, "log_mass": -torch.inf, "states": 0}.get(name, -1)
+            shape = [max(a, b) for a, b in zip(ours.shape[1:], theirs.shape[1:], strict=True)]
+            for rows, tensor in ((self, ours), (other, theirs)):
+                missing = [wanted - has for wanted, has in zip(shape, tensor.shape[1:], strict=True)]
+                sides = [n for m in reversed(missing) for n in (0, m)]
+                setattr(rows, name, torch.nn.functional.pad(tensor, sides, value=empty))
         for name in self.__slots__:
             setattr(self, name, torch.cat([getattr(self, name), getattr(other, name)]))
 
@@ -144,17 +152,18 @@ class Beams:
             place = self.reader.take(len(tokens))
             one.entries.append(place)
             one.evals += len(one.example.prefix)
-            readings.append(Reading(tokens, tokens[:0], place, 1, one.example.id))
+            readings.append(Reading(tokens, tokens[:0], place, 1, one.example.id, len(readings)))
         suffixes = [one.example.suffix for one in beams]
         lengths = torch.tensor([len(s) for s in suffixes], device=device)
-        past = np.full((len(beams), 1, max(len(r.place) for r in readings)), -1, dtype=np.int64)
+        past = np.full((len(beams), max(len(r.place) for r in readings)), -1, dtype=np.int64)
         for row, reading in enumerate(readings):
-            past[row, 0, past.shape[2] - len(reading.place) :] = reading.place
+            past[row, : len(reading.place)] = reading.place
         rows = _Rows(
             log_mass=torch.zeros(len(beams), 1, dtype=torch.float64, device=device),
             states=self.metric.start(lengths)[:, None],
             tokens=torch.full((len(beams), 1, max(map(len, suffixes))), -1, device=device),
             past=torch.from_numpy(past).to(device),
+            seen=torch.from_numpy(past >= 0).to(device)[:, None],
             written=torch.zeros_like(lengths),
             lengths=lengths,
             targets=self.metric.targets(suffixes, device),
@@ -162,20 +171,22 @@ class Beams:
         return rows, self.reader.states(readings)
 
     def _feed(self, rows: _Rows, beams: Sequence[Beam]) -> tuple[Tensor, list[int]]:
-        """Feed the last token of every beam."""
-        sequence, beam = (rows.log_mass > -torch.inf).nonzero(as_tuple=True)
-        counts = torch.bincount(sequence, minlength=len(beams)).tolist()
-        fresh = self.reader.take(len(sequence))
+        """Feed the last token of every beam: a row per sequence, in which each beam sees its own past."""
+        alive = rows.log_mass > -torch.inf
+        counts = alive.sum(1).tolist()
+        fresh = self.reader.take(sum(counts))
         for one, own in zip(beams, np.split(fresh, np.cumsum(counts)[:-1]), strict=True):
             one.entries.append(own)
             one.evals += len(own)
-        place = torch.from_numpy(fresh).to(self.reader.device)
-        tokens = rows.tokens[sequence, beam, rows.written[sequence] - 1]
-        hidden = self.reader.feed(tokens[:, None], rows.past[sequence, beam], place[:, None])[:, 0]
-        column = torch.full_like(rows.past[:, :, :1], -1)
-        column[sequence, beam, 0] = place
-        rows.past = torch.cat([rows.past, column], 2)
-        return hidden, counts
+        place = torch.full_like(rows.log_mass, -1, dtype=torch.int64)
+        place[alive] = torch.from_numpy(fresh).to(place.device)
+        last = (rows.written - 1)[:, None, None].expand(-1, place.shape[1], 1)
+        tokens = torch.where(alive, rows.tokens.gather(2, last)[:, :, 0], 0)
+        itself = torch.eye(place.shape[1], dtype=torch.bool, device=place.device).expand(len(place), -1, -1)
+        seen = torch.cat([rows.seen, itself], 2)
+        hidden = self.reader.feed(tokens, rows.past, place, seen)
+        rows.past, rows.seen = torch.cat([rows.past, place], 1), seen
+        return hidden[alive], counts
 
     def _step(self, rows: _Rows, beams: Sequence[Beam], hidden: Tensor, counts: Sequence[int]) -> None:
         """Sort what may follow each beam, book what is certain or let go, and keep the likeliest."""
@@ -234,7 +245,7 @@ class Beams:
         rows.tokens = rows.tokens[which, parent].scatter(
             2, rows.written[:, None, None].expand(-1, chosen.shape[1], 1), names[which, parent, child][:, :, None]
         )
-        rows.log_mass, rows.states, rows.past = best, every[which, parent, child], rows.past[which, parent]
+        rows.log_mass, rows.states, rows.seen = best, every[which, parent, child], rows.seen[which, parent]
         rows.written = rows.written + 1
 
     def _left(self, states: Tensor, tolerance: int, written: Tensor, lengths: Tensor) -> Tensor:

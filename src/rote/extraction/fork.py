@@ -138,6 +138,7 @@ class _Set:
 class Search:
     """One sequence: what is certain, what is open, and what it cost. By tolerance, from 0 to the metric's."""
 
+    index: int  # of the example
     example: Example
     lower: Floats
     parked: Floats  # open for this tolerance, but not searched on
@@ -191,7 +192,7 @@ class Forks:
         active: list[tuple[int, Search]] = []
         while waiting or active:
             count = min(at_once - len(active), len(waiting))
-            new = [(i, self._root(e)) for i, e in (waiting.popleft() for _ in range(count))]
+            new = [(i, self._root(i, e)) for i, e in (waiting.popleft() for _ in range(count))]
             self._begin([s for _, s in new if first_cost(s.example) <= self.budget(s.example)])
             going: list[tuple[int, Search]] = []
             done: list[tuple[int, Search]] = []
@@ -211,12 +212,12 @@ class Forks:
             return False
         return not self.goal.reached(float(one.lower[-1]), float(one.upper[-1]))
 
-    def _root(self, example: Example) -> Search:
+    def _root(self, index: int, example: Example) -> Search:
         """A sequence before its first pass: closed already for tolerances that let everything pass, else open."""
         length = torch.tensor([len(example.suffix)])
         _, ceil = self.metric.bounds(self.metric.start(length), torch.zeros_like(length), length)
         closed = (np.arange(self.metric.tolerance + 1) >= int(ceil[0])).astype(np.float64)
-        return Search(example, closed, 1 - closed, Frontier(len(closed)))
+        return Search(index, example, closed, 1 - closed, Frontier(len(closed)))
 
     def _begin(self, searches: Sequence[Search]) -> None:
         """The first pass: the suffix itself is the spine."""
@@ -228,7 +229,7 @@ class Forks:
             one.entries.append(place)
             one.evals += first_cost(one.example)
             one.parked[:] = 0
-            reading = Reading(tokens, tokens[:0], place, len(suffix), one.example.id)
+            reading = Reading(tokens, tokens[:0], place, len(suffix), one.example.id, one.index)
             state = self.metric.start(torch.tensor([len(suffix)]))[0].numpy()
             starts.append(Start(reading, suffix, one.example.suffix, 0.0, 0, state))
         if starts:
@@ -283,7 +284,7 @@ class Forks:
             tokens = np.concatenate([node.token, ahead[: run - 1]])
             spine, written = one.spines[node.spine[0]], int(node.at[0])
             past = spine.entries[: len(self.bos) + len(one.example.prefix) + written]
-            reading = Reading(tokens, past, self.reader.take(run), run, one.example.id)
+            reading = Reading(tokens, past, self.reader.take(run), run, one.example.id, one.index)
             starts.append(Start(reading, ahead, one.example.suffix, float(node.log_mass[0]), written + 1, state))
         return starts
 
@@ -291,7 +292,9 @@ class Forks:
         """Read a position once more, for the tokens that were not listed the first time."""
         spine, at = one.spines[node.spine[0]], int(node.at[0])
         history = np.array([*self.bos, *one.example.prefix, *spine.written[:at]], dtype=np.int64)
-        reading = Reading(history[-1:], spine.entries[: len(history) - 1], self.reader.take(1), 1, one.example.id)
+        reading = Reading(
+            history[-1:], spine.entries[: len(history) - 1], self.reader.take(1), 1, one.example.id, one.index
+        )
         step = at - spine.first
         assert spine.listed is not None
         nothing = np.full(1, -1, dtype=np.int64)
@@ -391,7 +394,7 @@ class Forks:
                 one.entries.append(place)
                 one.evals += len(tokens)
                 past = one.spines[found.spine].entries[:at]
-                readings.append(Reading(tokens, past, place, len(tokens), one.example.id))
+                readings.append(Reading(tokens, past, place, len(tokens), one.example.id, one.index))
                 targets.append(rest)
                 tasks.append((one, found, output))
         if readings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from rote.models.base import LogitModel
 Ints = NDArray[np.int64]
 HEAD_BYTES = {"cuda": 1 << 30}  # logits held at once; 32 MiB elsewhere, so that they stay near the cache
 LISTED = 64  # tokens of a support without top-k that are looked at one by one, where not all are asked for
+PACKED = 64  # tokens of one sequence that are read in one row
 SPARE = 8  # tokens tied at rank k that are
 
 
@@ -25,7 +26,8 @@ SPARE = 8  # tokens tied at rank k that are
 class Reading:
     """Feed `tokens` after what the entries `past` hold, keep the new positions at `place`.
 
-    What follows the last `predict` of them is wanted. `label` names the example in error messages.
+    What follows the last `predict` of them is wanted. `label` names the example in error messages; readings of the same
+    `sequence` may be read in one row.
     """
 
     tokens: Ints
@@ -33,6 +35,15 @@ class Reading:
     place: Ints
     predict: int
     label: str
+    sequence: int
+
+
+@dataclass(slots=True, eq=False)
+class _Row:
+    pack: list[Reading] = field(default_factory=list)
+    which: list[int] = field(default_factory=list)
+    fed: int = 0
+    past: int = 0
 
 
 class Reader:
@@ -73,20 +84,20 @@ class Reader:
     def states(self, readings: Sequence[Reading]) -> Tensor:
         """The model's states at the wanted positions, one row each, readings in order."""
         ends = np.cumsum([r.predict for r in readings])
-        order = sorted(range(len(readings)), key=lambda i: len(readings[i].tokens))
+        rows = self._rows(readings)
         parts: list[Tensor] = []
         places: list[Ints] = []
         at = 0
-        while at < len(order):
-            count = self._batch(readings, order, at)
-            batch = order[at : at + count]
+        while at < len(rows):
+            batch = rows[at : at + self._batch(rows, at)]
             try:
-                parts.append(self._hidden([readings[i] for i in batch]))
+                parts.append(self._hidden([row.pack for row in batch]))
             except RuntimeError as error:
-                self._shrink(error, count, readings[batch[0]].label)
+                self._shrink(error, len(batch), batch[0].pack[0].label)
                 continue
-            places += [np.arange(ends[i] - readings[i].predict, ends[i]) for i in batch]
-            at += count
+            which = [i for row in batch for i in row.which]
+            places += [np.arange(ends[i] - readings[i].predict, ends[i]) for i in which]
+            at += len(batch)
         hidden = torch.empty((int(ends[-1]), *parts[0].shape[1:]), dtype=parts[0].dtype, device=parts[0].device)
         hidden[torch.from_numpy(np.concatenate(places)).to(hidden.device)] = torch.cat(parts)
         return hidden
@@ -115,60 +126,77 @@ class Reader:
             )
         return found, TargetScores.join(scored) if scores else None
 
-    def feed(self, tokens: Tensor, past: Tensor, place: Tensor) -> Tensor:
-        """Rows of equal length, as tensors on the device, in as many batches as memory asks for."""
+    def feed(self, tokens: Tensor, past: Tensor, place: Tensor, seen: Tensor) -> Tensor:
+        """As `Memory.feed`, in as many batches as memory asks for."""
         assert self._memory is not None
-        rows = max(1, min(self.positions // tokens.shape[1], self._rows(past.shape[1] + tokens.shape[1])))
         parts, at = [], 0
         while at < len(tokens):
-            here = slice(at, at + rows)
+            fits = min(self.positions // tokens.shape[1], self.model.memory_positions // seen.shape[2])
+            here = slice(at, at + max(1, fits))
             try:
-                parts.append(self._memory.feed(tokens[here], past[here], place[here]))
+                parts.append(self._memory.feed(tokens[here], past[here], place[here], seen[here]))
             except RuntimeError as error:
                 self._shrink(error, len(tokens[here]), "?")
-                rows = max(1, rows // 2)
                 continue
-            at += rows
+            at = here.stop
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _rows(self, length: int) -> int:
-        """Attention sees whole histories side by side: a layer's worth of them may take what all entries take."""
-        return max(1, self.model.memory_positions // length)
+    def _rows(self, readings: Sequence[Reading]) -> list[_Row]:
+        """Readings of one sequence share a row, and so the keys of their common past; short rows come first."""
+        rows: list[_Row] = []
+        unfinished: dict[int, _Row] = {}
+        for i in sorted(range(len(readings)), key=lambda i: len(readings[i].tokens)):
+            reading = readings[i]
+            row = unfinished.get(reading.sequence)
+            if row is None or row.fed + len(reading.tokens) > PACKED:
+                row = unfinished[reading.sequence] = _Row()
+                rows.append(row)
+            row.pack.append(reading)
+            row.which.append(i)
+            row.fed += len(reading.tokens)
+            row.past = max(row.past, len(reading.past))
+        return sorted(rows, key=lambda row: row.fed)
 
-    def _batch(self, readings: Sequence[Reading], order: list[int], at: int) -> int:
-        """How many readings make the next batch. Sorted by length: all are padded to the last one taken."""
-        count = fed = history = 0
-        for i in order[at:]:
-            longest = len(readings[i].tokens)
-            history = max(history, len(readings[i].past))
-            padding = count * longest - fed
-            full = (count + 1) * longest > self.positions or count + 1 > self._rows(longest + history)
+    def _batch(self, rows: Sequence[_Row], at: int) -> int:
+        """How many rows make the next batch. Sorted by length: all are padded to the last one taken."""
+        count = fed = past = 0
+        for row in rows[at:]:
+            past = max(past, row.past)
+            padding = count * row.fed - fed
+            length = (count + 1) * (past + row.fed)  # attention sees whole histories side by side
+            full = (count + 1) * row.fed > self.positions or length > self.model.memory_positions
             if count and (full or padding > max(self.positions // 50, fed // 4)):
                 break
-            count, fed = count + 1, fed + longest
+            count, fed = count + 1, fed + row.fed
         return count
 
     @torch.inference_mode()
-    def _hidden(self, readings: list[Reading]) -> Tensor:
-        width = max(len(r.tokens) for r in readings)
-        length = max(len(r.past) for r in readings)
-        tokens = np.zeros((len(readings), width), dtype=np.int64)
-        place = np.full((len(readings), width), -1, dtype=np.int64)
-        past = np.full((len(readings), length), -1, dtype=np.int64)
+    def _hidden(self, rows: Sequence[Sequence[Reading]]) -> Tensor:
+        """Feed one batch; the states at the wanted positions, row by row."""
+        histories = [_union(pack) for pack in rows]
+        width = max(sum(len(r.tokens) for r in pack) for pack in rows)
+        length = max(len(entries) for entries, _ in histories)
+        tokens = np.zeros((len(rows), width), dtype=np.int64)
+        place = np.full((len(rows), width), -1, dtype=np.int64)
+        past = np.full((len(rows), length), -1, dtype=np.int64)
+        seen = np.zeros((len(rows), width, length + width), dtype=np.bool_)
+        seen[:, np.arange(width), length + np.arange(width)] = True
         wanted = []
-        for row, reading in enumerate(readings):
-            count = len(reading.tokens)
-            tokens[row, :count] = reading.tokens
-            place[row, :count] = reading.place
-            past[row, length - len(reading.past) :] = reading.past
-            wanted.append(np.arange(row * width + count - reading.predict, row * width + count))
+        for row, (pack, (entries, columns)) in enumerate(zip(rows, histories, strict=True)):
+            past[row, : len(entries)] = entries
+            at = 0
+            for reading, own in zip(pack, columns, strict=True):
+                here = slice(at, at + len(reading.tokens))
+                tokens[row, here], place[row, here] = reading.tokens, reading.place
+                seen[row, here, own] = True
+                seen[row, here, length + at : length + here.stop] = np.tri(len(reading.tokens), dtype=np.bool_)
+                wanted.append(np.arange(row * width + here.stop - reading.predict, row * width + here.stop))
+                at = here.stop
         fed = torch.from_numpy(tokens).to(self.device)
         if self._memory is None:
             hidden = self.model.hidden(fed)
         else:
-            hidden = self._memory.feed(
-                fed, torch.from_numpy(past).to(self.device), torch.from_numpy(place).to(self.device)
-            )
+            hidden = self._memory.feed(fed, *(torch.from_numpy(a).to(self.device) for a in (past, place, seen)))
         return hidden.flatten(0, 1)[torch.from_numpy(np.concatenate(wanted)).to(hidden.device)]
 
     def _shrink(self, error: RuntimeError, rows: int, label: str) -> None:
@@ -183,3 +211,16 @@ class Reader:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         warnings.warn(f"out of memory: going on with {self.positions} positions at once", RuntimeWarning, stacklevel=4)
+
+
+def _union(pack: Sequence[Reading]) -> tuple[Ints, list[Ints]]:
+    """(entries that any of the readings comes after, by position; for each reading which of them)."""
+    if len(pack) == 1:
+        return pack[0].past, [np.arange(len(pack[0].past))]
+    every = np.concatenate([r.past for r in pack])
+    position = np.concatenate([np.arange(len(r.past)) for r in pack])
+    entries, first, which = np.unique(every, return_index=True, return_inverse=True)
+    order = np.argsort(position[first], kind="stable")
+    column = np.empty_like(order)
+    column[order] = np.arange(len(order))
+    return entries[order], np.split(column[which], np.cumsum([len(r.past) for r in pack])[:-1])

@@ -114,7 +114,7 @@ class Sampler:
                 place = self.reader.take(len(group.tokens))
                 draw.entries.append(place)
                 draw.evals += len(group.tokens)
-                readings.append(Reading(group.tokens, group.past, place, 1, draw.example.id))
+                readings.append(Reading(group.tokens, group.past, place, 1, draw.example.id, draw.index))
         labels = [r.label for r in readings]
         hidden = self.reader.states(readings)
         listed, _ = self.reader.supports(hidden, torch.zeros(len(hidden), dtype=torch.int64), labels)

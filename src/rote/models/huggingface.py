@@ -130,9 +130,10 @@ class HuggingFaceModel:
             memory = KeyMemory(self._base if self._split else self._model, self._config, 16, logits=not self._split)
             tokens = torch.arange(1, 9, device=self.device)[None].repeat(2, 1) % int(self._config.vocab_size)
             places = torch.arange(16, device=self.device).reshape(2, 8)
-            first = memory.feed(tokens[:, :4], places[:, :0], places[:, :4])
-            past = torch.nn.functional.pad(places[:, :4], (2, 0), value=-1)
-            parts = torch.cat([first, memory.feed(tokens[:, 4:], past, places[:, 4:])], 1)
+            causal = torch.ones(2, 8, 8, dtype=torch.bool, device=self.device).tril()
+            first = memory.feed(tokens[:, :4], places[:, :0], places[:, :4], causal[:, :4, :4])
+            rest = memory.feed(tokens[:, 4:], places[:, :4], places[:, 4:], causal[:, 4:])
+            parts = torch.cat([first, rest], 1)
             close = 1e-4 if self.dtype == torch.float32 else 0.1
             whole, halves = self.head(self.hidden(tokens)[0]).float(), self.head(parts[0]).float()
             if torch.allclose(halves, whole, rtol=close, atol=close, equal_nan=True):

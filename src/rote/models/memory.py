@@ -14,11 +14,12 @@ from torch import Tensor
 
 
 class Memory(Protocol):
-    def feed(self, tokens: Tensor, past: Tensor, place: Tensor) -> Tensor:
-        """Read `tokens` [rows, n] after what `past` [rows, length] points at; one state per position, [rows, n, size].
+    def feed(self, tokens: Tensor, past: Tensor, place: Tensor, seen: Tensor) -> Tensor:
+        """Read `tokens` [rows, n] and keep them at the entries `place` [rows, n]; one state per token, [rows, n, size].
 
-        `past` holds entries in order, padded with -1 on the left. The new positions are kept at the entries `place`
-        [rows, n]; -1 marks padding on the right of a row.
+        A row may hold several continuations of one text. `past` [rows, length] holds the entries that any of them goes
+        back to, in the order of their positions; `seen` [rows, n, length + n] says which of them, and of the row's new
+        tokens, each token comes after: all of its past, and itself. Entry -1 is padding and never seen but by itself.
         """
 
 
@@ -30,15 +31,13 @@ class Replay:
         self._tokens = torch.zeros(positions + 1, dtype=torch.int64, device=model.device)
 
     @torch.inference_mode()
-    def feed(self, tokens: Tensor, past: Tensor, place: Tensor) -> Tensor:
+    def feed(self, tokens: Tensor, past: Tensor, place: Tensor, seen: Tensor) -> Tensor:
         self._tokens[place] = tokens  # -1, padding, is the spare last entry
-        rows = [
-            torch.cat([self._tokens[before[before >= 0]], new])
-            for before, new in zip(past.to(self._tokens.device), tokens, strict=True)
-        ]
-        hidden = self._model.hidden(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True))
-        count = tokens.shape[1]
-        return torch.stack([states[len(row) - count : len(row)] for states, row in zip(hidden, rows, strict=True)])
+        known = torch.cat([self._tokens[past], tokens], 1)
+        histories = [known[row][seen[row, i]] for row in range(len(tokens)) for i in range(tokens.shape[1])]
+        hidden = self._model.hidden(torch.nn.utils.rnn.pad_sequence(histories, batch_first=True))
+        last = torch.tensor([len(h) - 1 for h in histories], device=hidden.device)
+        return hidden[torch.arange(len(last), device=hidden.device), last].unflatten(0, tokens.shape)
 
 
 class KeyMemory:
@@ -52,6 +51,7 @@ class KeyMemory:
 
             def __init__(self) -> None:
                 super().__init__(layers=[])
+                self.entries = positions + 1
                 self.stored: dict[int, tuple[Tensor, Tensor]] = {}
                 self.place = self.history = torch.empty(0)
                 self.length = 0
@@ -64,9 +64,11 @@ class KeyMemory:
                         pool[-1] = 0  # what padding points at is masked, but must be a number
                     self.stored[layer_idx] = (made[0], made[1])
                 found = []
+                shape = self.history.shape
                 for pool, new in zip(self.stored[layer_idx], (keys, values), strict=True):
-                    pool[self.place.to(pool.device)] = new.transpose(1, 2).flatten(0, 1)
-                    found.append(pool[self.history.to(pool.device)].transpose(1, 2))
+                    pool.index_copy_(0, self.place.to(pool.device), new.transpose(1, 2).flatten(0, 1))
+                    histories = pool.index_select(0, self.history.flatten().to(pool.device))
+                    found.append(histories.view(*shape, *pool.shape[1:]).transpose(1, 2))
                 return found[0], found[1]
 
             def get_seq_length(self, layer_idx: int = 0) -> int:
@@ -74,36 +76,33 @@ class KeyMemory:
 
         self._base, self._config, self._logits = base, config, logits
         self._pool = Pool()
+        self._positions = torch.zeros(positions + 1, dtype=torch.int64, device=base.device)
 
     @torch.inference_mode()
-    def feed(self, tokens: Tensor, past: Tensor, place: Tensor) -> Tensor:
+    def feed(self, tokens: Tensor, past: Tensor, place: Tensor, seen: Tensor) -> Tensor:
         pool = self._pool
-        pool.place = place.flatten()
-        pool.history = torch.cat([past, place], 1)
+        pool.place = place.flatten() % pool.entries  # -1, padding, is the spare last entry
+        pool.history = torch.cat([past, place], 1) % pool.entries
         pool.length = past.shape[1]
-        known = past >= 0
-        new = torch.arange(tokens.shape[1], device=tokens.device)
-        positions = known.sum(1, keepdim=True) + new
+        positions = seen.sum(2) - 1
+        self._positions.index_copy_(0, pool.place, positions.flatten())
         with torch.compiler.set_stance("force_eager"):  # compiled layers know nothing of entries
             read = self._base(
                 input_ids=tokens,
-                attention_mask=self._masks(known, new, positions),
+                attention_mask=self._masks(seen, positions),
                 position_ids=positions,
                 past_key_values=pool,
                 use_cache=True,
             )
         return read.logits if self._logits else read.last_hidden_state  # type: ignore[no-any-return]
 
-    def _masks(self, known: Tensor, new: Tensor, positions: Tensor) -> Any:
-        """Additive masks [rows, 1, n, length + n]: every position sees its own past, in some layers not all of it."""
-        rows, length = known.shape
-        causal = (new[None, :] <= new[:, None]).expand(rows, -1, -1)
-        seen = torch.cat([known[:, None, :].expand(-1, len(new), -1), causal], 2)
+    def _masks(self, seen: Tensor, positions: Tensor) -> Any:
+        """Additive masks [rows, 1, n, length + n]; some layers do not see the whole past."""
         window = getattr(self._config, "sliding_window", None)
         kinds = set(getattr(self._config, "layer_types", None) or ())
-        if window is None or (kinds and "sliding_attention" not in kinds) or length + len(new) <= window:
+        if window is None or (kinds and "sliding_attention" not in kinds) or seen.shape[2] <= window:
             return self._additive(seen)
-        where = torch.cat([known.cumsum(1) - 1, positions], 1)
+        where = self._positions[self._pool.history]
         near = seen & (positions[:, :, None] - where[:, None, :] < window)
         if not kinds or kinds == {"sliding_attention"}:
             return self._additive(near)
