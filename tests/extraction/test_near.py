@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import rote
 from rote import GREEDY, Example, InputError, ModelError, Scheme, near_verbatim, verbatim
+from rote.extraction.distance import Distance, EosPolicy
 from rote.extraction.outcome import NearVerbatim
 from rote.extraction.reader import Reader
 from rote.models.memory import Replay
@@ -54,8 +55,8 @@ class Problem:
 
     model: CoarseModel
     scheme: Scheme
-    eos: str
-    distance: str
+    eos: EosPolicy
+    distance: Distance
     tolerance: int
     examples: list[Example]
 
@@ -72,9 +73,9 @@ class Problem:
             results = near_verbatim(
                 self.model, self.examples, self.scheme, eos=self.eos, distance=self.distance, tolerance=self.tolerance,
                 **options,
-            )  # type: ignore[call-overload,unused-ignore]  # fmt: skip
+            )  # fmt: skip
         assert [r.example_id for r in results] == [e.id for e in self.examples]
-        return results  # type: ignore[no-any-return,unused-ignore]
+        return results
 
     def truths(self) -> list[list[float]]:
         found = []
@@ -103,7 +104,7 @@ def schemes(vocabulary: int) -> st.SearchStrategy[Scheme]:
 
 @st.composite
 def problems(
-    draw: st.DrawFn, eos: tuple[str, ...] = ("stop", "exclude", "ignore"), most: int = 3, long: bool = False
+    draw: st.DrawFn, eos: tuple[EosPolicy, ...] = ("stop", "exclude", "ignore"), most: int = 3, long: bool = False
 ) -> Problem:
     """`long`: more tokens to write, of which few come next."""
     vocabulary = draw(st.integers(3, 6))
@@ -130,7 +131,8 @@ def problems(
             suffix += (draw(st.sampled_from(may)),)
         examples.append(Example(f"e{i}", prefix, suffix))
     tolerance = draw(st.integers(0, 4 if long else longest + 1))
-    return Problem(model, scheme, policy, draw(st.sampled_from(["levenshtein", "hamming"])), tolerance, examples)
+    distances: list[Distance] = ["levenshtein", "hamming"]
+    return Problem(model, scheme, policy, draw(st.sampled_from(distances)), tolerance, examples)
 
 
 SEARCHES = st.fixed_dictionaries(
@@ -172,7 +174,7 @@ def check_bounds(result: NearVerbatim, truth: list[float], where: object) -> Non
     assert result.estimate is None
 
 
-def many(count: int) -> Any:
+def many(count: int) -> settings:
     return settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -253,7 +255,8 @@ def test_results_do_not_depend_on_batch_mates(problem: Problem, search: dict[str
 def test_the_edit_ball_holds_the_mismatch_ball(problem: Problem, method: str) -> None:
     """Outputs of equal length: they are the same sets up to one edit."""
     found = {}
-    for distance in ("levenshtein", "hamming"):
+    distances: tuple[Distance, ...] = ("levenshtein", "hamming")
+    for distance in distances:
         problem.distance = distance
         found[distance] = problem.run(budget=UNLIMITED, method=method, width=10**4)
     for a, b in zip(found["levenshtein"], found["hamming"], strict=True):
@@ -399,13 +402,14 @@ def test_a_wide_beam_is_exact(problem: Problem) -> None:
 @pytest.mark.parametrize("method", ["fork", "beam"])
 def test_a_suffix_with_eos_inside_is_refused(method: Any) -> None:
     model = CoarseModel(5, eos_ids=frozenset({2, 3}))
+    policies: tuple[EosPolicy, ...] = ("stop", "exclude")
     for suffix in ((2, 1, 1), (1, 3, 1)):
-        for eos in ("stop", "exclude"):
+        for eos in policies:
             with pytest.raises(InputError, match=r"'x'.*EOS"):
-                near_verbatim(model, [Example("x", (1,), suffix)], Scheme(top_k=3), method=method, eos=eos)  # type: ignore[arg-type]
+                near_verbatim(model, [Example("x", (1,), suffix)], Scheme(top_k=3), method=method, eos=eos)
         assert near_verbatim(model, [Example("x", (1,), suffix)], Scheme(top_k=3), method=method, eos="ignore")
-    for eos in ("stop", "exclude"):
-        assert near_verbatim(model, [Example("x", (1,), (1, 1, 2))], Scheme(top_k=3), method=method, eos=eos)  # type: ignore[arg-type]
+    for eos in policies:
+        assert near_verbatim(model, [Example("x", (1,), (1, 1, 2))], Scheme(top_k=3), method=method, eos=eos)
 
 
 @pytest.mark.parametrize(
@@ -436,7 +440,9 @@ def test_no_examples_no_results() -> None:
 
 
 def test_an_empty_prefix_after_bos() -> None:
-    problem = Problem(CoarseModel(4, bos_id=1), Scheme(top_k=3), "ignore", "levenshtein", 1, [Example("x", (), (2, 0, 3))])
+    problem = Problem(
+        CoarseModel(4, bos_id=1), Scheme(top_k=3), "ignore", "levenshtein", 1, [Example("x", (), (2, 0, 3))]
+    )
     (truth,) = problem.truths()
     for method in ("fork", "beam"):
         (result,) = problem.run(method=method, budget=UNLIMITED, width=1000)
@@ -448,7 +454,7 @@ def test_progress_counts_every_example_once() -> None:
     examples = [Example(str(i), (1,) * (i % 3 + 1), (2,) * (i % 4 + 1)) for i in range(13)]
     for method in ("fork", "beam"):
         told: list[int] = []
-        near_verbatim(HashModel(5), examples, Scheme(top_k=3), method=method, progress=told.append, batch_size=2)  # type: ignore[arg-type]
+        near_verbatim(HashModel(5), examples, Scheme(top_k=3), method=method, progress=told.append, batch_size=2)
         assert sum(told) == 13
 
 
@@ -470,7 +476,7 @@ def test_little_memory() -> None:
 def test_out_of_memory_makes_smaller_batches_and_says_so(method: str) -> None:
     class Hungry(CoarseModel):
         def hidden(self, tokens: torch.Tensor) -> torch.Tensor:
-            if len(tokens) > 3:
+            if tokens.numel() > 64:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
             return super().hidden(tokens)
 
@@ -485,7 +491,9 @@ def test_out_of_memory_makes_smaller_batches_and_says_so(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "beam"])
-@pytest.mark.parametrize("scheme", [Scheme(top_k=3), Scheme(top_k=None), Scheme(top_k=None, top_p=0.9), GREEDY], ids=str)
+@pytest.mark.parametrize(
+    "scheme", [Scheme(top_k=3), Scheme(top_k=None), Scheme(top_k=None, top_p=0.9), GREEDY], ids=str
+)
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_nan_logits_are_an_error_that_names_the_example(value: float, scheme: Scheme, method: Any) -> None:
     class Broken(CoarseModel):

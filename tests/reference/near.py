@@ -1,4 +1,4 @@
-"""Near-verbatim probability by its definition: every output of a tiny model, and published beam search with plain lists.
+"""Near-verbatim probability by its definition, from every output of a tiny model; published beam search, with lists.
 
 Slow and obvious; shares no code with rote.
 """
@@ -133,8 +133,9 @@ def beam_search(
             break
         children.sort(key=lambda child: (-child[0], child[1], child[2]))
         kept, cut = children[:width], children[width:]
-        if kept and cut and kept[-1][1] != cut[0][1] and kept[-1][0] - cut[0][0] < 1e-6:
-            doubtful = True
+        if kept and cut and kept[-1][0] - cut[0][0] < 1e-6:
+            level = {parent for total, parent, _, _ in children if abs(total - kept[-1][0]) < 1e-6}
+            doubtful = doubtful or len(level) > 1  # children of one parent tie exactly
         bank += math.fsum(math.exp(total) for total, _, _, _ in cut)
         beam = [(output, total) for total, _, _, output in kept]
         if not beam:
