@@ -2,8 +2,8 @@
 
     python -m benchmarks.near_verbatim                        the frontier on the bundled model's repetition ladder
     python -m benchmarks.near_verbatim --monte-carlo 20000    draw the truth anew and write near_verbatim_truth.json
-    python -m benchmarks.near_verbatim --speed                1B shape on a CUDA GPU: beams against `generate`, first passes
-                                                              against verbatim scoring, memory of 64 beams in flight
+    python -m benchmarks.near_verbatim --speed                1B shape on a CUDA GPU: beams against `generate`, first
+                                                              passes against verbatim scoring, and the memory
 
 The frontier is measured on the sequences whose sampled mass within 5 edits lies in [0.05, 0.95]; they are listed, with
 the number of samples that came near, in benchmarks/near_verbatim_truth.json. "share" is the mean lower bound divided by
@@ -36,6 +36,7 @@ HERE = Path(__file__).parent
 TRUTH = HERE / "near_verbatim_truth.json"
 LADDER = HERE.parent / "training" / "ladder.jsonl"
 TOLERANCE, TAU, BEAMS = 5, 1e-3, 20
+PASSAGES = 40
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def monte_carlo(model: Any, samples: int) -> None:
 
 @torch.inference_mode()
 def generated(model: HuggingFaceModel, examples: Sequence[Example], batch: int) -> tuple[list[float], float]:
-    """Lower bounds from `generate`: mass of its outputs within the tolerance; and the positions it feeds per example."""
+    """Lower bounds from `generate`: mass of its outputs within the tolerance; and the positions it feeds for each."""
     bos = [] if model.bos_id is None else [model.bos_id]
     lower = []
     for start in range(0, len(examples), batch):
@@ -133,7 +134,8 @@ def frontier(model: HuggingFaceModel, limit: int | None) -> None:
 def show(rows: Sequence[Row]) -> None:
     for row in rows:
         print(
-            f"| {row.method} | {row.lower:.4f} | {row.share:.3f} | {row.decided} | {row.evals:,.0f} | {row.seconds:.2f} |",
+            f"| {row.method} | {row.lower:.4f} | {row.share:.3f} | {row.decided} | {row.evals:,.0f} "
+            f"| {row.seconds:.2f} |",
             flush=True,
         )
 

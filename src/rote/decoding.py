@@ -85,6 +85,9 @@ class TargetScores:
     def join(cls, parts: Sequence[TargetScores]) -> TargetScores:
         return cls(*(torch.cat([getattr(p, name) for p in parts], -1) for name in cls.__slots__))
 
+    def to(self, device: torch.device) -> TargetScores:
+        return TargetScores(*(getattr(self, name).to(device) for name in self.__slots__))
+
     def rows(self, which: slice) -> TargetScores:
         return TargetScores(*(getattr(self, name)[..., which] for name in self.__slots__))
 

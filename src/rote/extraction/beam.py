@@ -138,15 +138,15 @@ class Beams:
 
     def _root(self, example: Example) -> Beam:
         """A sequence before anything is read; only the closing beam asks whether everything is near enough."""
-        length = torch.tensor([len(example.suffix)])
-        _, ceil = self.metric.bounds(self.metric.start(length), torch.zeros_like(length), length)
-        closed = np.arange(self.metric.tolerance + 1) >= (int(ceil[0]) if self.variant == "closing" else NEVER)
+        ceil = self.metric.ceil(len(example.suffix)) if self.variant == "closing" else NEVER
+        closed = np.arange(self.metric.tolerance + 1) >= ceil
         still = 1.0 - closed
         return Beam(example, closed.astype(np.float64), still * closed[-1], still * (1 - closed[-1]))
 
     def _begin(self, beams: Sequence[Beam]) -> tuple[_Rows, Tensor]:
         """Read the prefixes. The beam of each sequence is its empty output."""
-        device, readings = self.reader.device, []
+        device = self.reader.device
+        readings: list[Reading] = []
         for one in beams:
             tokens = np.array([*self.bos, *one.example.prefix], dtype=np.int64)
             place = self.reader.take(len(tokens))

@@ -50,6 +50,10 @@ class Metric:
     def width(self) -> int:
         return 1 if self.distance == "hamming" else 2 * self.tolerance + 1
 
+    def ceil(self, length: int) -> int:
+        """The ceil of an empty output."""
+        return NEVER if self.eos == "exclude" and length > 1 else length
+
     def targets(self, suffixes: Sequence[Sequence[int]], device: Any = "cpu") -> Tensor:
         """[suffixes, longest + width]: the suffixes, padded on both sides so that `window` needs no borders."""
         longest = max(map(len, suffixes))

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from rote.decoding import TargetScores
 from rote.extraction.distance import Metric, hamming, levenshtein
@@ -163,6 +164,15 @@ class Search:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Begun:
+    """First passes that the device is at."""
+
+    searches: list[Search]
+    starts: list[Start]
+    hidden: Tensor | None
+
+
 def first_cost(example: Example) -> int:
     """Token evaluations of the first pass: positions fed, BOS not counted."""
     return len(example.prefix) + len(example.suffix) - 1
@@ -182,30 +192,46 @@ class Forks:
         self.shown, self.scores = shown, scores
         self.bos = [] if reader.model.bos_id is None else [reader.model.bos_id]
 
-    def run(self, examples: Sequence[Example], *, at_once: int) -> Iterator[list[tuple[int, Search]]]:
-        """Searches that finish together, with the index of their example; waiting ones enter in their place.
+    def run(self, examples: Sequence[Example], *, at_once: int) -> Iterator[list[Search]]:
+        """Searches that finish together; waiting ones enter in their place.
 
         A search is finished when its goal is reached, when nothing is open, or when its budget allows no further
         token. What it holds in the reader's memory is given back when the next ones are asked for.
         """
+        if not self.reader.keeps:
+            yield from self._first_passes(examples, at_once)
+            return
         waiting = deque(enumerate(examples))
-        active: list[tuple[int, Search]] = []
+        active: list[Search] = []
         while waiting or active:
             count = min(at_once - len(active), len(waiting))
-            new = [(i, self._root(i, e)) for i, e in (waiting.popleft() for _ in range(count))]
-            self._begin([s for _, s in new if first_cost(s.example) <= self.budget(s.example)])
-            going: list[tuple[int, Search]] = []
-            done: list[tuple[int, Search]] = []
-            for i, one in active + new:
-                (going if self._goes_on(one) else done).append((i, one))
-            self._complete([one for _, one in done])
+            new = [self._root(i, e) for i, e in (waiting.popleft() for _ in range(count))]
+            self._book(self._begin(new))
+            going: list[Search] = []
+            done: list[Search] = []
+            for one in active + new:
+                (going if self._goes_on(one) else done).append(one)
+            self._complete(done)
             if done:
                 yield done
-            for _, one in done:
+            for one in done:
                 for entries in one.entries:
                     self.reader.give(entries)
             active = going
-            self._fork([s for _, s in active])
+            self._fork(active)
+
+    def _first_passes(self, examples: Sequence[Example], at_once: int) -> Iterator[list[Search]]:
+        """First passes alone: while the host books one batch, the device reads the next."""
+        every = [self._root(i, e) for i, e in enumerate(examples)]
+        batches = [every[start : start + at_once] for start in range(0, len(every), at_once)]
+        begun = self._begin(batches[0])
+        for i, batch in enumerate(batches):
+            found = self._sorted(begun)
+            ahead = self._begin(batches[i + 1]) if i + 1 < len(batches) else begun
+            self._book(begun, found)
+            begun = ahead
+            self._complete(batch)
+            yield batch
 
     def _goes_on(self, one: Search) -> bool:
         if not self.reader.keeps or not one.frontier or one.evals >= self.budget(one.example):
@@ -214,13 +240,14 @@ class Forks:
 
     def _root(self, index: int, example: Example) -> Search:
         """A sequence before its first pass: closed already for tolerances that let everything pass, else open."""
-        length = torch.tensor([len(example.suffix)])
-        _, ceil = self.metric.bounds(self.metric.start(length), torch.zeros_like(length), length)
-        closed = (np.arange(self.metric.tolerance + 1) >= int(ceil[0])).astype(np.float64)
+        closed = (np.arange(self.metric.tolerance + 1) >= self.metric.ceil(len(example.suffix))).astype(np.float64)
         return Search(index, example, closed, 1 - closed, Frontier(len(closed)))
 
-    def _begin(self, searches: Sequence[Search]) -> None:
-        """The first pass: the suffix itself is the spine."""
+    def _begin(self, searches: Sequence[Search]) -> _Begun:
+        """Set off the first pass: the suffix itself is the spine."""
+        searches = [one for one in searches if first_cost(one.example) <= self.budget(one.example)]
+        lengths = {len(one.example.suffix) for one in searches}
+        empty = {n: self.metric.start(torch.tensor([n]))[0].numpy() for n in lengths}
         starts = []
         for one in searches:
             tokens = np.array([*self.bos, *one.example.prefix, *one.example.suffix[:-1]], dtype=np.int64)
@@ -230,14 +257,21 @@ class Forks:
             one.evals += first_cost(one.example)
             one.parked[:] = 0
             reading = Reading(tokens, tokens[:0], place, len(suffix), one.example.id, one.index)
-            state = self.metric.start(torch.tensor([len(suffix)]))[0].numpy()
-            starts.append(Start(reading, suffix, one.example.suffix, 0.0, 0, state))
-        if starts:
-            found = expand(self.reader, self.metric, starts, children=self.reader.keeps, scores=self.scores)
-            for one, start, expansion in zip(searches, starts, found, strict=True):
-                one.scores = expansion.scores
-                guess = np.log(np.full(len(start.spine), 0.5))
-                self._add(one, start, expansion, start.reading.place, start.spine[:-1], guess, 0, 1)
+            starts.append(Start(reading, suffix, one.example.suffix, 0.0, 0, empty[len(suffix)]))
+        return _Begun(searches, starts, self.reader.states([s.reading for s in starts]) if starts else None)
+
+    def _sorted(self, begun: _Begun) -> list[Expansion]:
+        if begun.hidden is None:
+            return []
+        keeps = self.reader.keeps
+        return expand(self.reader, self.metric, begun.starts, begun.hidden, children=keeps, scores=self.scores)
+
+    def _book(self, begun: _Begun, found: list[Expansion] | None = None) -> None:
+        found = self._sorted(begun) if found is None else found
+        for one, start, expansion in zip(begun.searches, begun.starts, found, strict=True):
+            one.scores = expansion.scores
+            guess = np.log(np.full(len(start.spine), 0.5))
+            self._add(one, start, expansion, start.reading.place, start.spine[:-1], guess, 0, 1)
 
     def _fork(self, searches: Sequence[Search]) -> None:
         """Read on from the most promising open nodes of every sequence."""
@@ -302,7 +336,8 @@ class Forks:
         return Start(reading, nothing, one.example.suffix, mass, at, spine.states[step], spine.listed[step])
 
     def _read(self, tasks: Sequence[tuple[Search, Nodes]], starts: Sequence[Start], width: int) -> None:
-        found = expand(self.reader, self.metric, starts, children=True, width=width)
+        hidden = self.reader.states([s.reading for s in starts])
+        found = expand(self.reader, self.metric, starts, hidden, children=True, width=width)
         for (one, node), start, expansion in zip(tasks, starts, found, strict=True):
             one.entries.append(start.reading.place)
             one.evals += len(start.reading.tokens)

@@ -97,27 +97,27 @@ def _forks(
     sampler = Sampler(reader, metric, every=False)
     for done in forks.run(examples, at_once=at_once):
         guesses = _residuals(sampler, done, samples, seed) if samples else {}
-        for i, search in done:
-            yield i, NearVerbatim(
+        for search in done:
+            yield search.index, NearVerbatim(
                 example_id=search.example.id, scheme=scheme, method="fork", distance=metric.distance,
                 tolerance=metric.tolerance, eos=metric.eos, tau=goal.tau, by_tolerance=search.bounds(), certified=True,
                 token_evals=search.evals, candidates=tuple(search.candidates), eos_mass=search.eos_mass,
-                estimate=guesses.get(i),
+                estimate=guesses.get(search.index),
                 verbatim=None if search.scores is None else from_scores(search.example, scheme, search.scores),
             )  # fmt: skip
 
 
-def _residuals(sampler: Sampler, done: Sequence[tuple[int, Search]], samples: int, seed: int) -> dict[int, Estimate]:
+def _residuals(sampler: Sampler, done: Sequence[Search], samples: int, seed: int) -> dict[int, Estimate]:
     """The residual estimates of finished searches; what was drawn is added to their cost."""
     guesses = {}
     draws = []
-    for i, search in done:
+    for search in done:
         lower, upper = search.bounds()[-1]
         if search.frontier:
-            draws.append(sampler.residual(i, search, samples, np.random.default_rng([seed, i])))
+            draws.append(sampler.residual(search, samples, np.random.default_rng([seed, search.index])))
         else:
-            guesses[i] = Estimate(lower, (upper - lower) / 2, (lower, upper), 0, seed)
-    searches = dict(done)
+            guesses[search.index] = Estimate(lower, (upper - lower) / 2, (lower, upper), 0, seed)
+    searches = {search.index: search for search in done}
     for draw in sampler.run(draws, at_once=len(draws) or 1):
         search = searches[draw.index]
         search.evals += draw.evals

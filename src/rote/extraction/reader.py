@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -56,6 +58,8 @@ class Reader:
         self._memory = model.memory(entries) if entries else None
         self._free = np.arange(entries, dtype=np.int64)
         self.keeps = entries > 0
+        compiled = _compiled if model.compiled else lambda function: function
+        self._support, self._scores = compiled(support), compiled(target_scores)
 
     def take(self, count: int) -> Ints:
         """Entries for `count` new positions."""
@@ -114,9 +118,9 @@ class Reader:
         for start in range(0, len(hidden), chunk):
             logits = self.model.head(hidden[start : start + chunk])
             wanted = targets[start : start + chunk].to(logits.device)
-            parts.append(support(logits, self.scheme, width, wanted))
+            parts.append(self._support(logits, self.scheme, width, wanted))
             if scores:
-                scored.append(target_scores(logits, wanted, [self.scheme]))
+                scored.append(self._scores(logits, wanted, (self.scheme,)))
         found = Support.join(parts).to(self.device)
         bad = (found.log_probs[:, 0].isnan() | found.rest.isnan()).nonzero()
         if len(bad):
@@ -179,8 +183,9 @@ class Reader:
         tokens = np.zeros((len(rows), width), dtype=np.int64)
         place = np.full((len(rows), width), -1, dtype=np.int64)
         past = np.full((len(rows), length), -1, dtype=np.int64)
-        seen = np.zeros((len(rows), width, length + width), dtype=np.bool_)
-        seen[:, np.arange(width), length + np.arange(width)] = True
+        seen = np.zeros((len(rows), width if self.keeps else 0, length + width), dtype=np.bool_)
+        if self.keeps:
+            seen[:, np.arange(width), length + np.arange(width)] = True
         wanted = []
         for row, (pack, (entries, columns)) in enumerate(zip(rows, histories, strict=True)):
             past[row, : len(entries)] = entries
@@ -188,8 +193,9 @@ class Reader:
             for reading, own in zip(pack, columns, strict=True):
                 here = slice(at, at + len(reading.tokens))
                 tokens[row, here], place[row, here] = reading.tokens, reading.place
-                seen[row, here, own] = True
-                seen[row, here, length + at : length + here.stop] = np.tri(len(reading.tokens), dtype=np.bool_)
+                if self.keeps:
+                    seen[row, here, own] = True
+                    seen[row, here, length + at : length + here.stop] = np.tri(len(reading.tokens), dtype=np.bool_)
                 wanted.append(np.arange(row * width + here.stop - reading.predict, row * width + here.stop))
                 at = here.stop
         fed = torch.from_numpy(tokens).to(self.device)
@@ -211,6 +217,12 @@ class Reader:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         warnings.warn(f"out of memory: going on with {self.positions} positions at once", RuntimeWarning, stacklevel=4)
+
+
+@cache
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    made: Callable[..., Any] = torch.compile(function)
+    return made
 
 
 def _union(pack: Sequence[Reading]) -> tuple[Ints, list[Ints]]:

@@ -72,9 +72,9 @@ class Sampler:
         self._settle_root(draw, state)
         return draw
 
-    def residual(self, index: int, search: Search, samples: int, rng: np.random.Generator) -> Draw:
+    def residual(self, search: Search, samples: int, rng: np.random.Generator) -> Draw:
         """Samples that start from the open nodes of a search, each as often as its mass says."""
-        draw = Draw(index, search.example, samples, rng, [], np.zeros(self.metric.tolerance + 1, dtype=np.int64))
+        draw = Draw(search.index, search.example, samples, rng, [], np.zeros(self.metric.tolerance + 1, dtype=np.int64))
         for nodes in _shared(search.frontier.left(), samples, rng):
             draw.groups += self._stand(search, *nodes)
         return draw

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from rote.extraction.reader import Ints, Reader, Reading
 
 Floats = NDArray[np.float64]
 
+NEGLIGIBLE = math.log(1e-6)  # what weighs less is not shown
 MATCHED = 3  # how much likelier an alignment is in which the last token is a suffix token, in half edits
 
 
@@ -78,12 +80,18 @@ class Expansion:
 
 @torch.inference_mode()
 def expand(
-    reader: Reader, metric: Metric, starts: Sequence[Start], *, children: bool, scores: bool = False, width: int = 0
-) -> list[Expansion]:
-    """Read all starts and sort what may follow each position. `scores`: also what verbatim scoring says of them."""
+    reader: Reader, metric: Metric, starts: Sequence[Start], hidden: Tensor, *, children: bool, scores: bool = False,
+    width: int = 0,
+) -> list[Expansion]:  # fmt: skip
+    """Sort what may follow each position that was read; `hidden` is what `Reader.states` gave for all starts.
+
+    `children`: list the open ones; `scores`: also what verbatim scoring says; `width`: see `Reader.supports`.
+    """
     counts = np.array([len(s.spine) for s in starts])
     targets = np.concatenate([s.spine for s in starts])
-    found, verbatim = reader.read([s.reading for s in starts], np.maximum(targets, 0), width=width, scores=scores)
+    labels = [start.reading.label for start in starts for _ in start.spine]
+    wanted = torch.from_numpy(np.maximum(targets, 0)).to(reader.device)
+    found, verbatim = reader.supports(hidden, wanted, labels, width=width, scores=scores)
     batch = _Batch.of(metric, starts, counts, reader.device)
     taken = torch.where(batch.spine >= 0, found.target, -torch.inf)
     along = torch.zeros(len(starts), int(counts.max()), dtype=torch.float64, device=reader.device)
@@ -97,6 +105,7 @@ def expand(
     shown = _by_row(offspring.shown(metric, batch), len(starts))
     opened = _by_row(offspring.opened(metric, batch), len(starts)) if children else None
     listed = offspring.listed(batch) if children else None
+    verbatim = None if verbatim is None else verbatim.to(torch.device("cpu"))
     states = batch.state.cpu().numpy()
     paths, takes = torch.stack([path, taken]).cpu().numpy()
     results = []
@@ -189,7 +198,7 @@ class _Offspring:
         """Whole outputs and newly closed sets that count: row, step, token, log-mass, distance, whole."""
         _, own_ceil = metric.bounds(batch.state, batch.written, batch.lengths)
         newly = self.ends | (own_ceil > metric.tolerance)[:, None]
-        known = (self.tokens >= 0) & (self.ceil <= metric.tolerance) & (self.log_mass > -torch.inf)
+        known = (self.tokens >= 0) & (self.ceil <= metric.tolerance) & (self.log_mass > NEGLIGIBLE)
         at, which = (known & newly).nonzero(as_tuple=True)
         picked = [t[at, which] for t in (self.tokens, self.log_mass, self.ceil, self.ends)]
         return [batch.row[at], batch.step[at], *picked]

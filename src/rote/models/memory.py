@@ -37,7 +37,8 @@ class Replay:
         histories = [known[row][seen[row, i]] for row in range(len(tokens)) for i in range(tokens.shape[1])]
         hidden = self._model.hidden(torch.nn.utils.rnn.pad_sequence(histories, batch_first=True))
         last = torch.tensor([len(h) - 1 for h in histories], device=hidden.device)
-        return hidden[torch.arange(len(last), device=hidden.device), last].unflatten(0, tokens.shape)
+        states: Tensor = hidden[torch.arange(len(last), device=hidden.device), last]
+        return states.reshape(*tokens.shape, states.shape[-1])
 
 
 class KeyMemory:
