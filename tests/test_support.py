@@ -35,8 +35,8 @@ def problems(draw: st.DrawFn) -> Problem:
 
 
 def normalised(row: np.ndarray, kept: list[int], scheme: Scheme) -> dict[int, float]:
-    """Log-probabilities of the tokens kept, in float64."""
-    scaled = row[kept].astype(np.float64) / (scheme.temperature or 1)
+    """Log-probabilities of the tokens kept: the division in float32, as schemes are defined, all else in float64."""
+    scaled = (row[kept].astype(np.float32) / np.float32(scheme.temperature or 1)).astype(np.float64)
     shifted = scaled - scaled.max()
     log_probs = shifted - math.log(math.fsum(np.exp(shifted)))
     return dict(zip(kept, log_probs.tolist(), strict=True))
