@@ -55,16 +55,20 @@ def ladder(least: int) -> list[Example]:
 
 
 def monte_carlo(model: Any, samples: int) -> None:
-    """Sample every passage that was seen 16 times or more, and list those that are neither certain nor hopeless."""
-    found = rote.near_verbatim(model, ladder(16), tolerance=TOLERANCE, method="sample", samples=samples, seed=1)
+    """Sample passages that look neither certain nor hopeless, and list those that are not."""
+    every = ladder(16)
+    first = rote.near_verbatim(model, every, tolerance=TOLERANCE, budget=99)
+    likely = [e for e, f in zip(every, first, strict=True) if 0.03 <= f.lower <= 0.95]
+    chosen = likely[:: max(1, len(likely) // PASSAGES)]
+    began = time.perf_counter()
+    found = rote.near_verbatim(model, chosen, tolerance=TOLERANCE, method="sample", samples=samples, seed=1)
     hits = {f.example_id: round(f.estimate.mean * samples) for f in found if f.estimate}
-    evals = {f.example_id: f.token_evals for f in found}
-    middle = {name: count for name, count in hits.items() if 0.05 <= count / samples <= 0.95}
+    middle = [name for name, count in hits.items() if 0.05 <= count / samples <= 0.95]
     content = {"samples": samples, "seed": 1, "tolerance": TOLERANCE, "hits": hits, "frontier": sorted(middle)}
     TRUTH.write_text(json.dumps(content, indent=1) + "\n")
-    print(
-        f"{len(hits)} passages, {len(middle)} of them in [0.05, 0.95]; {np.mean(list(evals.values())):,.0f} evals each"
-    )
+    evals = np.mean([f.token_evals for f in found])
+    print(f"{len(hits)} passages sampled, {len(middle)} in [0.05, 0.95]; {evals:,.0f} token evaluations each")
+    print(f"{time.perf_counter() - began:.1f} s")
 
 
 @torch.inference_mode()

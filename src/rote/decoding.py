@@ -312,16 +312,16 @@ def support(logits: Tensor, scheme: Scheme, width: int, targets: Tensor) -> Supp
     width = min(width, logits.shape[1])
     if scheme.greedy:
         first = _first_argmax(logits)
-        certain = torch.where(logits.amax(1).isnan(), torch.nan, 0.0).double()
+        certain = 0 * logits.amax(1).double()  # NaN where the largest logit is no number
         target = torch.where(first[:, 0] == targets, certain, -torch.inf)
         return Support(first, certain[:, None], 0 * certain, torch.zeros_like(targets), target)
     scaled = logits.float() if scheme.temperature == 1 else logits.float() / scheme.temperature
     if scheme.top_p is not None and scheme.top_p < 1:
         return _nucleus_support(scaled, scheme, width, targets)
     k = min(scheme.top_k or logits.shape[1], logits.shape[1])
-    values, tokens = _largest_with_ids(scaled, max(width, k) if scheme.top_k is not None else width)
+    values, tokens = _largest_with_ids(scaled, width if k == logits.shape[1] else max(width, k))
     if k == logits.shape[1]:
-        log_mass = torch.logsumexp(scaled, 1).double()
+        log_mass = torch.logsumexp(scaled.double(), 1)  # in float32 the parts would not add up to the whole
         log_probs = values.double() - log_mass[:, None]
         rest = (1 - log_probs.exp().sum(1)).clamp(min=0) if width < k else torch.zeros_like(log_mass)
         target = (scaled.gather(1, targets[:, None])[:, 0].double() - log_mass).clamp(max=0)

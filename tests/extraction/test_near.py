@@ -476,7 +476,7 @@ def test_little_memory() -> None:
 def test_out_of_memory_makes_smaller_batches_and_says_so(method: str) -> None:
     class Hungry(CoarseModel):
         def hidden(self, tokens: torch.Tensor) -> torch.Tensor:
-            if tokens.numel() > 64:
+            if tokens.numel() > 30:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
             return super().hidden(tokens)
 

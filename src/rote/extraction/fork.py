@@ -13,6 +13,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -171,6 +172,7 @@ class _Begun:
     searches: list[Search]
     starts: list[Start]
     hidden: Tensor | None
+    done: torch.cuda.Event | None
 
 
 def first_cost(example: Example) -> int:
@@ -190,6 +192,7 @@ class Forks:
         """
         self.reader, self.metric, self.budget, self.goal = reader, metric, budget, goal
         self.shown, self.scores = shown, scores
+        self._stream: torch.cuda.Stream | None = None
         self.bos = [] if reader.model.bos_id is None else [reader.model.bos_id]
 
     def run(self, examples: Sequence[Example], *, at_once: int) -> Iterator[list[Search]]:
@@ -226,9 +229,8 @@ class Forks:
         batches = [every[start : start + at_once] for start in range(0, len(every), at_once)]
         begun = self._begin(batches[0])
         for i, batch in enumerate(batches):
-            found = self._sorted(begun)
             ahead = self._begin(batches[i + 1]) if i + 1 < len(batches) else begun
-            self._book(begun, found)
+            self._book(begun)
             begun = ahead
             self._complete(batch)
             yield batch
@@ -258,20 +260,31 @@ class Forks:
             one.parked[:] = 0
             reading = Reading(tokens, tokens[:0], place, len(suffix), one.example.id, one.index)
             starts.append(Start(reading, suffix, one.example.suffix, 0.0, 0, empty[len(suffix)]))
-        return _Begun(searches, starts, self.reader.states([s.reading for s in starts]) if starts else None)
+        hidden = self.reader.states([s.reading for s in starts]) if starts else None
+        done = None if hidden is None or hidden.device.type != "cuda" else torch.cuda.Event()  # type: ignore[no-untyped-call]
+        if done is not None:
+            done.record()
+        return _Begun(searches, starts, hidden, done)
 
-    def _sorted(self, begun: _Begun) -> list[Expansion]:
+    def _book(self, begun: _Begun) -> None:
+        """Sort what the first pass read. On a stream of its own: it need not wait for what the device is at since."""
         if begun.hidden is None:
-            return []
+            return
         keeps = self.reader.keeps
-        return expand(self.reader, self.metric, begun.starts, begun.hidden, children=keeps, scores=self.scores)
-
-    def _book(self, begun: _Begun, found: list[Expansion] | None = None) -> None:
-        found = self._sorted(begun) if found is None else found
+        with nullcontext() if begun.done is None else torch.cuda.stream(self._aside()):
+            if begun.done is not None:
+                torch.cuda.current_stream().wait_event(begun.done)
+                begun.hidden.record_stream(torch.cuda.current_stream())
+            found = expand(self.reader, self.metric, begun.starts, begun.hidden, children=keeps, scores=self.scores)
         for one, start, expansion in zip(begun.searches, begun.starts, found, strict=True):
             one.scores = expansion.scores
             guess = np.log(np.full(len(start.spine), 0.5))
             self._add(one, start, expansion, start.reading.place, start.spine[:-1], guess, 0, 1)
+
+    def _aside(self) -> torch.cuda.Stream:
+        if self._stream is None:
+            self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        return self._stream
 
     def _fork(self, searches: Sequence[Search]) -> None:
         """Read on from the most promising open nodes of every sequence."""

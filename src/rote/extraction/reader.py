@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,10 +13,10 @@ from torch import Tensor
 
 from rote.decoding import Scheme, Support, TargetScores, support, target_scores
 from rote.errors import ModelError
+from rote.extraction.verbatim import HEAD_BYTES, compiled_scores, out_of_memory
 from rote.models.base import LogitModel
 
 Ints = NDArray[np.int64]
-HEAD_BYTES = {"cuda": 1 << 30}  # logits held at once; 32 MiB elsewhere, so that they stay near the cache
 LISTED = 64  # tokens of a support without top-k that are looked at one by one, where not all are asked for
 PACKED = 64  # tokens of one sequence that are read in one row
 SPARE = 8  # tokens tied at rank k that are
@@ -58,8 +56,7 @@ class Reader:
         self._memory = model.memory(entries) if entries else None
         self._free = np.arange(entries, dtype=np.int64)
         self.keeps = entries > 0
-        compiled = _compiled if model.compiled else lambda function: function
-        self._support, self._scores = compiled(support), compiled(target_scores)
+        self._scores = compiled_scores() if model.compiled else target_scores
 
     def take(self, count: int) -> Ints:
         """Entries for `count` new positions."""
@@ -118,7 +115,7 @@ class Reader:
         for start in range(0, len(hidden), chunk):
             logits = self.model.head(hidden[start : start + chunk])
             wanted = targets[start : start + chunk].to(logits.device)
-            parts.append(self._support(logits, self.scheme, width, wanted))
+            parts.append(support(logits, self.scheme, width, wanted))
             if scores:
                 scored.append(self._scores(logits, wanted, (self.scheme,)))
         found = Support.join(parts).to(self.device)
@@ -206,7 +203,7 @@ class Reader:
         return hidden.flatten(0, 1)[torch.from_numpy(np.concatenate(wanted)).to(hidden.device)]
 
     def _shrink(self, error: RuntimeError, rows: int, label: str) -> None:
-        if not (isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)):
+        if not out_of_memory(error):
             raise error
         if rows == 1:
             raise ModelError(
@@ -217,12 +214,6 @@ class Reader:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         warnings.warn(f"out of memory: going on with {self.positions} positions at once", RuntimeWarning, stacklevel=4)
-
-
-@cache
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    made: Callable[..., Any] = torch.compile(function)
-    return made
 
 
 def _union(pack: Sequence[Reading]) -> tuple[Ints, list[Ints]]:

@@ -163,7 +163,7 @@ class _Scorer:
         self.model, self.examples, self.schemes = model, examples, schemes
         self.rows = None if batch_size == "auto" else batch_size
         self.positions = model.batch_tokens
-        self.score = _compiled_scores() if model.compiled else target_scores
+        self.score = compiled_scores() if model.compiled else target_scores
 
     def run(self, indices: NDArray[np.int64], stop_at: int | None, tell: Callable[[int], None]) -> dict[int, _Row]:
         """Score these examples (their first `stop_at` suffix tokens, if given), longest batch-mates together."""
@@ -249,8 +249,7 @@ class _Scorer:
         )
 
     def _shrink(self, error: RuntimeError, batch: list[int]) -> None:
-        out_of_memory = isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
-        if not out_of_memory:
+        if not out_of_memory(error):
             raise error
         if len(batch) == 1:
             raise ModelError(
@@ -261,6 +260,10 @@ class _Scorer:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         warnings.warn(f"out of memory: going on with batches of {self.rows} examples", RuntimeWarning, stacklevel=4)
+
+
+def out_of_memory(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
 
 
 def from_scores(example: Example, scheme: Scheme, scores: TargetScores) -> Verbatim:
@@ -377,6 +380,6 @@ def _send(array: NDArray[np.int64], device: Any) -> torch.Tensor:
 
 
 @cache
-def _compiled_scores() -> Callable[..., TargetScores]:
+def compiled_scores() -> Callable[..., TargetScores]:
     compiled: Any = torch.compile(target_scores)
     return compiled  # type: ignore[no-any-return]

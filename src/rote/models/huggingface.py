@@ -120,6 +120,9 @@ class HuggingFaceModel:
             self._keeps_keys = self._can_keep_keys()
         if not self._keeps_keys:
             return Replay(self, positions)
+        return self._key_memory(positions)
+
+    def _key_memory(self, positions: int) -> KeyMemory:
         return KeyMemory(self._base if self._split else self._model, self._config, positions, logits=not self._split)
 
     def _can_keep_keys(self) -> bool:
@@ -127,16 +130,27 @@ class HuggingFaceModel:
         try:
             if not remembers(self._config):
                 raise ValueError("layers of another kind")
-            memory = KeyMemory(self._base if self._split else self._model, self._config, 16, logits=not self._split)
-            tokens = torch.arange(1, 9, device=self.device)[None].repeat(2, 1) % int(self._config.vocab_size)
-            places = torch.arange(16, device=self.device).reshape(2, 8)
-            causal = torch.ones(2, 8, 8, dtype=torch.bool, device=self.device).tril()
-            first = memory.feed(tokens[:, :4], places[:, :0], places[:, :4], causal[:, :4, :4])
-            rest = memory.feed(tokens[:, 4:], places[:, :4], places[:, 4:], causal[:, 4:])
-            parts = torch.cat([first, rest], 1)
-            close = 1e-4 if self.dtype == torch.float32 else 0.1
-            whole, halves = self.head(self.hidden(tokens)[0]).float(), self.head(parts[0]).float()
-            if torch.allclose(halves, whole, rtol=close, atol=close, equal_nan=True):
+            count = min(self.context_length or 300, 300) // 2  # longer than the windows of models that have their own
+            memory = KeyMemory(
+                self._base if self._split else self._model, self._config, 4 * count, logits=not self._split
+            )
+            tokens = torch.arange(1, 2 * count + 1, device=self.device)[None] % int(self._config.vocab_size)
+            places = torch.arange(2 * count, device=self.device)[None]
+            # The first half, then in one row: the second half after it, and the second half after its first two alone.
+            causal = torch.ones(1, count, count, dtype=torch.bool, device=self.device).tril()
+            memory.feed(tokens[:, :count], places[:, :0], places[:, :count], causal)
+            seen = torch.zeros(1, 2 * count, 3 * count, dtype=torch.bool, device=self.device)
+            seen[:, :count, :count], seen[:, :count, count : 2 * count] = True, causal
+            seen[:, count:, :2], seen[:, count:, 2 * count :] = True, causal
+            again = tokens[:, count:].repeat(1, 2)
+            read = memory.feed(
+                again, places[:, :count], count + torch.arange(2 * count, device=self.device)[None], seen
+            )
+            whole = self.hidden(tokens)[0, count:]
+            short = self.hidden(torch.cat([tokens[:, :2], tokens[:, count:]], 1))[0, 2:]
+            close = 1e-3 if self.dtype == torch.float32 else 0.1
+            expected, found = self.head(torch.cat([whole, short])).float(), self.head(read[0]).float()
+            if torch.allclose(found, expected, rtol=close, atol=close, equal_nan=True):
                 return True
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, IndexError, NotImplementedError):
             pass

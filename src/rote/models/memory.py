@@ -34,11 +34,23 @@ class Replay:
     def feed(self, tokens: Tensor, past: Tensor, place: Tensor, seen: Tensor) -> Tensor:
         self._tokens[place] = tokens  # -1, padding, is the spare last entry
         known = torch.cat([self._tokens[past], tokens], 1)
-        histories = [known[row][seen[row, i]] for row in range(len(tokens)) for i in range(tokens.shape[1])]
-        hidden = self._model.hidden(torch.nn.utils.rnn.pad_sequence(histories, batch_first=True))
-        last = torch.tensor([len(h) - 1 for h in histories], device=hidden.device)
-        states: Tensor = hidden[torch.arange(len(last), device=hidden.device), last]
-        return states.reshape(*tokens.shape, states.shape[-1])
+        length = past.shape[1]
+        # A history that ends with a token that no other new token comes after holds all of its branch.
+        ends = (seen[:, :, length:].sum(1) == 1).nonzero().tolist()
+        histories = [known[row][seen[row, i]] for row, i in ends]
+        found: dict[tuple[int, int], Tensor] = {}
+        at = 0
+        while at < len(ends):
+            count = max(1, self._model.batch_tokens // max(len(h) for h in histories[at : at + 64]))
+            part = slice(at, at + min(count, 64))
+            hidden = self._model.hidden(torch.nn.utils.rnn.pad_sequence(histories[part], batch_first=True))
+            for (row, end), states in zip(ends[part], hidden, strict=True):
+                where = seen[row, end].cumsum(0) - 1
+                for i in seen[row, end, length:].nonzero()[:, 0].tolist():
+                    found[row, i] = states[where[length + i]]
+            at = part.stop
+        rows, count = tokens.shape
+        return torch.stack([torch.stack([found[row, i] for i in range(count)]) for row in range(rows)])
 
 
 class KeyMemory:
@@ -123,6 +135,6 @@ def remembers(config: Any) -> bool:
 
 def position_bytes(config: Any, itemsize: int) -> int:
     """Keys and values of one position in all layers."""
-    heads = config.num_attention_heads
+    heads = getattr(config, "num_attention_heads", None) or 1  # none at all: room for one is taken
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
     return int(2 * config.num_hidden_layers * (getattr(config, "num_key_value_heads", None) or heads) * size * itemsize)
