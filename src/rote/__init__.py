@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rote.corpus.windows import windows
     from rote.decoding import GREEDY, Scheme
     from rote.errors import InputError, ModelError, RoteError, RunError
-    from rote.extraction.near import near_verbatim
+    from rote.extraction.near import Near, near_verbatim
     from rote.extraction.odds import at_least_once, expected_queries, queries_needed
     from rote.extraction.outcome import NearVerbatim
     from rote.extraction.verbatim import Verbatim, verbatim
@@ -30,6 +30,7 @@ _HOME = {
     "ModelError": "rote.errors",
     "RoteError": "rote.errors",
     "RunError": "rote.errors",
+    "Near": "rote.extraction.near",
     "near_verbatim": "rote.extraction.near",
     "at_least_once": "rote.extraction.odds",
     "expected_queries": "rote.extraction.odds",
@@ -51,6 +52,7 @@ __all__ = [
     "InputError",
     "LogitModel",
     "ModelError",
+    "Near",
     "NearVerbatim",
     "RoteError",
     "Run",

@@ -21,6 +21,7 @@ from rote.errors import InputError, RoteError
 
 if TYPE_CHECKING:
     from rote.decoding import Scheme
+    from rote.extraction.near import Near
     from rote.models.base import LogitModel
     from rote.runs.store import Run
 
@@ -54,6 +55,37 @@ Tau = Annotated[float, typer.Option(help="Smallest probability that counts as ex
 StopEarly = Annotated[
     bool, typer.Option("--stop-early", help="Give up what is certain to end below tau. Same numbers at or above it.")
 ]
+
+
+def _of_near(help: str) -> Any:
+    return typer.Option(help=escape(help), show_default=False, rich_help_panel="Near-verbatim extraction")
+
+
+NearFlag = Annotated[
+    bool,
+    typer.Option(
+        "--near",
+        help="Also bound the probability of outputs a few edits away.",
+        rich_help_panel="Near-verbatim extraction",
+    ),
+]
+Tolerance = Annotated[int | None, _of_near("Edits (in tokens) that still count [5].")]
+Distance = Annotated[str | None, _of_near("levenshtein or hamming [levenshtein].")]
+Budget = Annotated[
+    int | None, _of_near("Token evaluations per example; prefix + suffix - 1 is one pass [what a beam costs].")
+]
+Method = Annotated[str | None, _of_near("fork, beam or sample [fork].")]
+Variant = Annotated[str | None, _of_near("Of a beam: closing, or as published pruned or baseline [closing].")]
+Width = Annotated[int | None, _of_near("Of a beam [20].")]
+Samples = Annotated[
+    int | None, _of_near("Samples of method sample [1000]; with fork: for an estimate on top of the bounds.")
+]
+Eos = Annotated[
+    str | None, _of_near("stop: EOS ends an output; exclude: what ends early does not count; ignore [stop].")
+]
+Gap = Annotated[float | None, _of_near("Enough once the bounds are this close [0.01].")]
+Until = Annotated[str | None, _of_near("Search until: budget, decision (at tau), worthwhile [worthwhile].")]
+Seed = Annotated[int | None, _of_near("Of samples [0].")]
 BatchSize = Annotated[str, typer.Option(help="Examples per batch, or 'auto'.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -75,6 +107,18 @@ def scan(
     top_p: TopP = None,
     tau: Tau = 1e-3,
     stop_early: StopEarly = False,
+    near: NearFlag = False,
+    tolerance: Tolerance = None,
+    distance: Distance = None,
+    budget: Budget = None,
+    method: Method = None,
+    variant: Variant = None,
+    width: Width = None,
+    samples: Samples = None,
+    eos: Eos = None,
+    gap: Gap = None,
+    until: Until = None,
+    seed: Seed = None,
     batch_size: BatchSize = "auto",
     device: Device = "auto",
     dtype: Dtype = "auto",
@@ -89,6 +133,10 @@ def scan(
     from rote.models.base import BUNDLED_TEXT
 
     scheme = _scheme(temperature, top_k, top_p)
+    wanted = _near(
+        near, distance=distance, tolerance=tolerance, method=method, budget=budget, eos=eos, gap=gap, until=until,
+        variant=variant, width=width, samples=samples, seed=seed,
+    )  # fmt: skip
     path = text or BUNDLED_TEXT
     content = read_text(path)
     folder = out or _default_folder(path, model)
@@ -98,7 +146,7 @@ def scan(
     with _progress() as tell, _resumable(folder):
         run = run_scan(
             content, loaded, out=folder, name=path.name, prefix=prefix, suffix=suffix, stride=stride, schemes=[scheme],
-            tau=tau, stop_early=stop_early, batch_size=_batch_size(batch_size), progress=tell,
+            tau=tau, stop_early=stop_early, near=wanted, batch_size=_batch_size(batch_size), progress=tell,
         )  # fmt: skip
     _print_summary(run, as_json)
 
@@ -106,7 +154,7 @@ def scan(
 @app.command(epilog="Example: rote score examples.jsonl --model ./my-model --out runs/examples")
 def score(
     examples: Annotated[
-        Path, typer.Argument(help='JSONL: {"prefix": [ids], "suffix": [ids]} or {"text": "..."} a line.')
+        Path, typer.Argument(help=escape('JSONL: {"prefix": [ids], "suffix": [ids]} or {"text": "..."} a line.'))
     ],
     model: Model = "bundled",
     out: Out = None,
@@ -121,6 +169,18 @@ def score(
     top_p: TopP = None,
     tau: Tau = 1e-3,
     stop_early: StopEarly = False,
+    near: NearFlag = False,
+    tolerance: Tolerance = None,
+    distance: Distance = None,
+    budget: Budget = None,
+    method: Method = None,
+    variant: Variant = None,
+    width: Width = None,
+    samples: Samples = None,
+    eos: Eos = None,
+    gap: Gap = None,
+    until: Until = None,
+    seed: Seed = None,
     batch_size: BatchSize = "auto",
     device: Device = "auto",
     dtype: Dtype = "auto",
@@ -134,6 +194,10 @@ def score(
     from rote.corpus.formats import read_examples
 
     scheme = _scheme(temperature, top_k, top_p)
+    wanted = _near(
+        near, distance=distance, tolerance=tolerance, method=method, budget=budget, eos=eos, gap=gap, until=until,
+        variant=variant, width=width, samples=samples, seed=seed,
+    )  # fmt: skip
     folder = out or _default_folder(examples, model)
     loaded = _load(model, device, dtype, device_map, revision, bos)
     given = read_examples(examples, loaded.tokenizer, prefix=prefix, suffix=suffix)
@@ -142,7 +206,7 @@ def score(
     with _progress() as tell, _resumable(folder):
         run = run_score(
             given, loaded, out=folder, name=examples.name, schemes=[scheme], tau=tau, stop_early=stop_early,
-            batch_size=_batch_size(batch_size), progress=tell,
+            near=wanted, batch_size=_batch_size(batch_size), progress=tell,
         )  # fmt: skip
     _print_summary(run, as_json)
 
@@ -221,6 +285,18 @@ def _scheme(temperature: float, top_k: int | None, top_p: float | None) -> Schem
             )
         return GREEDY
     return Scheme(temperature=temperature, top_k=(40 if top_k is None else top_k) or None, top_p=top_p)
+
+
+def _near(asked: bool, **options: Any) -> Near | None:
+    """What --near asks for; by default a scan stops searching where going on would hardly change a number."""
+    from rote.extraction.near import Near
+
+    given = {name: value for name, value in options.items() if value is not None}
+    if asked:
+        return Near(**{"gap": 0.01, "until": "worthwhile", **given})
+    if given:
+        raise InputError(f"--{next(iter(given))} is an option of --near; give --near as well, or leave it out.")
+    return None
 
 
 def _batch_size(value: str) -> Any:

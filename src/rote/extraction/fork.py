@@ -238,6 +238,8 @@ class Forks:
     def _goes_on(self, one: Search) -> bool:
         if not self.reader.keeps or not one.frontier or one.evals >= self.budget(one.example):
             return False
+        if self.goal.until == "worthwhile" and one.frontier.best < math.log(self.goal.tau / 1000):
+            return False
         return not self.goal.reached(float(one.lower[-1]), float(one.upper[-1]))
 
     def _root(self, index: int, example: Example) -> Search:

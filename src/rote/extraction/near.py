@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import warnings
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, get_args
+from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
-from rote.decoding import Scheme
+from rote.decoding import GREEDY, Scheme
 from rote.errors import InputError
 from rote.extraction.beam import Beams, Variant
 from rote.extraction.distance import Distance, EosPolicy, Metric
 from rote.extraction.fork import Forks, Search, first_cost
 from rote.extraction.odds import wilson
-from rote.extraction.outcome import Estimate, Goal, Method, NearVerbatim
+from rote.extraction.outcome import Estimate, Goal, Method, NearVerbatim, Until
 from rote.extraction.reader import Reader
 from rote.extraction.sampling import Sampler, estimate
 from rote.extraction.verbatim import BatchSize, check, from_scores
@@ -24,6 +26,23 @@ from rote.tokens import Example
 WIDTH = 20  # of a beam, as published; the default budget is what it costs
 SAMPLES = 1000
 AT_ONCE = 256  # examples in flight, where memory allows
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """What a run asks of `near_verbatim`, whose options these are."""
+
+    distance: Distance = "levenshtein"
+    tolerance: int = 5
+    method: Method = "fork"
+    budget: int | None = None
+    eos: EosPolicy = "stop"
+    gap: float = 0.0
+    until: Until = "budget"
+    variant: Variant = "closing"
+    width: int = WIDTH
+    samples: int | None = None
+    seed: int = 0
 
 
 def near_verbatim(
@@ -38,7 +57,7 @@ def near_verbatim(
     budget: int | None = None,
     eos: EosPolicy = "stop",
     gap: float = 0.0,
-    until: Literal["budget", "decision"] = "budget",
+    until: Until = "budget",
     variant: Variant = "closing",
     width: int = WIDTH,
     samples: int | None = None,
@@ -51,15 +70,19 @@ def near_verbatim(
 
     `method`: "fork" (one teacher-forced pass gives bounds, forks tighten them), "beam" (`variant`, `width`) or "sample"
     (Monte Carlo: unbiased, with an interval instead of bounds). `budget` is the most token evaluations per example, by
-    default what a beam of `width` costs; a search ends earlier once its bounds are `gap` apart, or with
-    `until="decision"` once it is certain whether they lie above or below `tau`. With "fork", `samples` adds an unbiased
+    default what a beam of `width` costs; a search ends earlier once its bounds are `gap` apart, with `until="decision"`
+    once it is certain whether `tau` is reached, and with `until="worthwhile"` (fork) once nothing that is left promises
+    to close a thousandth of tau. With "fork", `samples` adds an unbiased
     estimate: samples drawn from what the search left open, on top of the budget. `batch_size` is the number of
     examples in flight. `progress` is called with the number of examples newly done.
     """
     scheme = Scheme() if scheme is None else scheme
+    options = Near(distance, tolerance, method, budget, eos, gap, until, variant, width, samples, seed)
+    check(model, examples, [scheme], tau, batch_size)
+    check_near(model, examples, options)
+    if candidates < 0:
+        raise InputError(f"candidates must be at least 0, not {candidates}.")
     metric = Metric(distance, tolerance, eos, published=method == "beam" and variant != "closing")
-    _check(model, examples, scheme, metric, method, tau, budget, gap, until, variant, width, samples, candidates,
-           batch_size)  # fmt: skip
     if not examples:
         return []
 
@@ -79,6 +102,21 @@ def near_verbatim(
         results[index] = result
         tell(1)
     return [r for r in results if r is not None]
+
+
+def greedy_distances(
+    model: LogitModel, examples: Sequence[Example], *, distance: Distance, tolerance: int, eos: EosPolicy,
+    batch_size: BatchSize = "auto",
+) -> list[int]:  # fmt: skip
+    """How far from its suffix each example's greedy generation ends; tolerance + 1 stands for everything beyond.
+
+    A beam of one: each generation is written token by token until it ends or cannot come near any more.
+    """
+    found = near_verbatim(
+        model, examples, GREEDY, distance=distance, tolerance=tolerance, method="beam", variant="pruned", width=1,
+        eos=eos, batch_size=batch_size,
+    )  # fmt: skip
+    return [next((e for e, (lower, _) in enumerate(f.by_tolerance) if lower > 0.5), tolerance + 1) for f in found]
 
 
 def _forks(
@@ -114,7 +152,7 @@ def _residuals(sampler: Sampler, done: Sequence[Search], samples: int, seed: int
     for search in done:
         lower, upper = search.bounds()[-1]
         if search.frontier:
-            draws.append(sampler.residual(search, samples, np.random.default_rng([seed, search.index])))
+            draws.append(sampler.residual(search, samples, _rng(seed, search.example)))
         else:
             guesses[search.index] = Estimate(lower, (upper - lower) / 2, (lower, upper), 0, seed)
     searches = {search.index: search for search in done}
@@ -157,7 +195,7 @@ def _sampled(
     reader, at_once, _ = _room(model, scheme, count, prefix + part * longest, 0, batch_size)
     sampler = Sampler(reader, metric, every=True)
     draws = (
-        sampler.plain(i, example, size, np.random.default_rng([seed, i, p]))
+        sampler.plain(i, example, size, _rng(seed, example, p))
         for i, example in enumerate(examples)
         for p, size in enumerate(sizes)
     )
@@ -190,39 +228,39 @@ def _room(
     return Reader(model, scheme, at_once * (each + beside + 1)), at_once, each
 
 
-def _check(
-    model: LogitModel, examples: Sequence[Example], scheme: Scheme, metric: Metric, method: str, tau: float,
-    budget: int | None, gap: float, until: str, variant: str, width: int, samples: int | None, candidates: int,
-    batch_size: BatchSize,
-) -> None:  # fmt: skip
+def check_near(model: LogitModel, examples: Sequence[Example], options: Near) -> None:
     """Refuse what cannot be searched before any work is done, naming it."""
-    check(model, examples, [scheme], tau, batch_size)
-    choices = {"method": (method, get_args(Method)), "until": (until, ("budget", "decision"))}
-    choices["variant"] = (variant, get_args(Variant))
-    for name, (value, known) in choices.items():
-        if value not in known:
-            raise InputError(f"unknown {name} {value!r}; use {', '.join(known)}.")
-    least = {"budget": (budget, 0), "width": (width, 1), "samples": (samples, 1), "candidates": (candidates, 0)}
-    for name, (number, minimum) in least.items():
-        if number is not None and number < minimum:
-            raise InputError(f"{name} must be at least {minimum}, not {number}.")
-    if not 0 <= gap < 1:
-        raise InputError(f"gap must lie in [0, 1), not {gap}.")
-    if samples is not None and method == "beam":
+    Metric(options.distance, options.tolerance, options.eos)
+    for name, known in (("method", get_args(Method)), ("until", get_args(Until)), ("variant", get_args(Variant))):
+        if getattr(options, name) not in known:
+            raise InputError(f"unknown {name} {getattr(options, name)!r}; use {', '.join(known)}.")
+    for name, least in (("budget", 0), ("width", 1), ("samples", 1)):
+        number = getattr(options, name)
+        if number is not None and number < least:
+            raise InputError(f"{name} must be at least {least}, not {number}.")
+    if not 0 <= options.gap < 1:
+        raise InputError(f"gap must lie in [0, 1), not {options.gap}.")
+    if options.samples is not None and options.method == "beam":
         raise InputError("samples go with method 'sample' or 'fork', not with 'beam'.")
-    for example in examples if metric.eos != "ignore" else ():
+    for example in examples if options.eos != "ignore" else ():
         at = next((i for i, token in enumerate(example.suffix[:-1]) if token in model.eos_ids), None)
         if at is not None:
             raise InputError(
                 f"example {example.id!r} has EOS (token {example.suffix[at]}) at suffix position {at}, where a "
                 f"generation would end; cut the suffix there or use eos='ignore'."
             )
-    if budget is None or method == "sample":
+    if options.budget is None or options.method == "sample":
         return
-    if short := [e for e in examples if budget < (first_cost(e) if method == "fork" else len(e.prefix))]:
+    fork = options.method == "fork"
+    if short := [e for e in examples if options.budget < (first_cost(e) if fork else len(e.prefix))]:
         warnings.warn(
-            f"a budget of {budget} token evaluations is too small to begin {len(short)} of {len(examples)} examples "
-            f"(the first: {short[0].id!r}): nothing is known about them.",
+            f"a budget of {options.budget} token evaluations is too small to begin {len(short)} of {len(examples)} "
+            f"examples (the first: {short[0].id!r}): nothing is known about them.",
             RuntimeWarning,
             stacklevel=3,
         )
+
+
+def _rng(seed: int, example: Example, part: int = 0) -> np.random.Generator:
+    """By the example's name, not its place: the same samples whatever it is scored along with."""
+    return np.random.default_rng([seed, zlib.crc32(example.id.encode("utf-8", "surrogatepass")), part])

@@ -13,6 +13,7 @@ from rote.extraction.verbatim import Verbatim
 
 Verdict = Literal["extractable", "not extractable", "undecided"]
 Method = Literal["fork", "beam", "sample"]
+Until = Literal["budget", "decision", "worthwhile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +87,14 @@ class NearVerbatim:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """When a search has found out enough: its bounds are `gap` apart, or, `until` "decision", tau is decided."""
+    """When a search has found out enough: its bounds are `gap` apart, or what `until` says.
+
+    "decision": it is certain whether tau is reached. "worthwhile": nothing left promises to close a thousandth of tau.
+    """
 
     tau: float
     gap: float = 0.0
-    until: Literal["budget", "decision"] = "budget"
+    until: Until = "budget"
 
     def reached(self, lower: float, upper: float) -> bool:
         return upper - lower <= self.gap or (

@@ -131,9 +131,7 @@ class HuggingFaceModel:
             if not remembers(self._config):
                 raise ValueError("layers of another kind")
             count = min(self.context_length or 300, 300) // 2  # longer than the windows of models that have their own
-            memory = KeyMemory(
-                self._base if self._split else self._model, self._config, 4 * count, logits=not self._split
-            )
+            memory = self._key_memory(3 * count)
             tokens = torch.arange(1, 2 * count + 1, device=self.device)[None] % int(self._config.vocab_size)
             places = torch.arange(2 * count, device=self.device)[None]
             # The first half, then in one row: the second half after it, and the second half after its first two alone.
@@ -148,7 +146,7 @@ class HuggingFaceModel:
             )
             whole = self.hidden(tokens)[0, count:]
             short = self.hidden(torch.cat([tokens[:, :2], tokens[:, count:]], 1))[0, 2:]
-            close = 1e-3 if self.dtype == torch.float32 else 0.1
+            close = max(self.logit_tolerance, 1e-3)
             expected, found = self.head(torch.cat([whole, short])).float(), self.head(read[0]).float()
             if torch.allclose(found, expected, rtol=close, atol=close, equal_nan=True):
                 return True

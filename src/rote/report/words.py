@@ -104,6 +104,19 @@ def provenance(
     return [*facts, ("Uncertainty", doubt)]
 
 
+def near_sentence(manifest: Mapping[str, Any], near: Mapping[str, Any]) -> str:
+    """What the search for near-verbatim outputs came to, in one line."""
+    options, verdicts, unlocked = manifest["near"], near["verdicts"], near["unlocked"]
+    unit, tau = show.unit(manifest), f"{near['tau']:g}"
+    certainty = "95% intervals, not certified" if options["method"] == "sample" else "certified"
+    return (
+        f"within {show.counted(options['tolerance'], 'edit')} ({options['distance']}), "
+        f"{show.counted(verdicts['extractable'], unit)} reach τ = {tau} ({certainty}), "
+        f"{show.count(verdicts['undecided'])} undecided; {show.count(unlocked['count'])} that verbatim probability "
+        f"misses. {show.count(round(near['token_evals']['mean']))} token evaluations per {unit} ({options['method']})."
+    )
+
+
 def summary_lines(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> list[str]:
     """The run's headline numbers for a terminal, a line each, under the manifest's first scheme."""
     found = summary["schemes"].get(manifest["schemes"][0], {})
@@ -117,6 +130,8 @@ def summary_lines(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> li
     if "coverage" in found:
         shares = [f"at {show.threshold(float(p))} {show.percent(c['share'])}" for p, c in found["coverage"].items()]
         rows.insert(1, ("Coverage", ", ".join(shares)))
+    if "near" in found:
+        rows.insert(0, ("Near", near_sentence(manifest, found["near"])))
     rows.append(("Cost", cost(summary, show.unit(manifest))))
     rows += [("Warning", show.literal(warning)) for warning in summary.get("warnings", [])]
     return lines + [f"{name.lower():<12}{value}" for name, value in rows]

@@ -8,16 +8,21 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rote.analysis.coverage import coverage
+from rote.analysis.nearverbatim import near_summary
 from rote.analysis.rates import rates, rates_by
 from rote.corpus.windows import window_count, windows
 from rote.decoding import Scheme
 from rote.errors import InputError
-from rote.extraction.verbatim import BatchSize, check, verbatim
+from rote.extraction.fork import first_cost
+from rote.extraction.near import Near, check_near, greedy_distances, near_verbatim
+from rote.extraction.outcome import NearVerbatim
+from rote.extraction.verbatim import BatchSize, Verbatim, check, verbatim
 from rote.models.base import LogitModel
 from rote.runs.manifest import build, digest
 from rote.runs.store import Run
@@ -42,6 +47,7 @@ def scan(
     schemes: Sequence[Scheme] = (Scheme(),),
     tau: float = 1e-3,
     stop_early: bool = False,
+    near: Near | None = None,
     batch_size: BatchSize = "auto",
     progress: Progress | None = None,
 ) -> Run:
@@ -49,7 +55,7 @@ def scan(
 
     `tau` is the smallest probability that counts as extraction. With `stop_early`, windows that are certain to end
     below it are given up after a few tokens: cheaper on text that is not memorized, at the price of exact numbers
-    below tau.
+    below tau. `near` asks for near-verbatim extraction as well: rote.Near() for its defaults.
     """
     tell = progress or (lambda what, done, total: None)
     if stop_early and tau > THRESHOLDS[0]:
@@ -72,7 +78,7 @@ def scan(
         options={
             "windows": {"prefix": prefix, "suffix": suffix, "stride": stride},
             "dropped": dropped,
-            **_options(model, examples, schemes, tau, stop_early, batch_size),
+            **_options(model, examples, schemes, tau, stop_early, near, batch_size),
         },
     )
     content = {"text.txt": text.encode("utf-8", "surrogatepass")}
@@ -88,6 +94,7 @@ def score(
     schemes: Sequence[Scheme] = (Scheme(),),
     tau: float = 1e-3,
     stop_early: bool = False,
+    near: Near | None = None,
     batch_size: BatchSize = "auto",
     progress: Progress | None = None,
 ) -> Run:
@@ -97,7 +104,8 @@ def score(
     twice = next((key for key, times in Counter(e.id for e in examples).items() if times > 1), None)
     if twice is not None:
         raise InputError(f"{name} has more than one example with the id {twice!r}; give every example its own id.")
-    options = _options(model, examples, schemes, tau, stop_early, batch_size)  # first: ids may be past the tokenizer's
+    # First: ids may be past the tokenizer's.
+    options = _options(model, examples, schemes, tau, stop_early, near, batch_size)
     lines = "".join(json.dumps(_shown(example, model.tokenizer), ensure_ascii=False) + "\n" for example in examples)
     ids = json.dumps([[e.id, e.prefix, e.suffix, dict(e.metadata)] for e in examples], sort_keys=True)
     manifest = build(
@@ -117,9 +125,19 @@ def _options(
     schemes: Sequence[Scheme],
     tau: float,
     stop_early: bool,
+    near: Near | None,
     batch_size: BatchSize,
 ) -> dict[str, Any]:
     check(model, examples, schemes, tau, batch_size)
+    if near is not None:
+        if stop_early:
+            raise InputError("near-verbatim extraction needs every example in full; leave stop_early out.")
+        least = max(first_cost(e) for e in examples)
+        if near.budget is not None and near.budget < least:
+            raise InputError(
+                f"a budget of {near.budget} token evaluations does not cover the first pass; give at least {least}."
+            )
+        check_near(model, examples, near)
     if len(set(map(str, schemes))) < len(schemes):
         raise InputError("the same decoding scheme was given twice; give each scheme once.")
     size = shard_size(model, examples)
@@ -129,6 +147,7 @@ def _options(
         "stop_early": stop_early,
         "batch_size": batch_size,
         "batch_tokens": model.batch_tokens if batch_size == "auto" else None,  # it may follow from the GPU's memory
+        "near": None if near is None else {**asdict(near), "memory_positions": model.memory_positions},
         "shard_examples": size,
         "shards": math.ceil(len(examples) / size),
     }
@@ -189,17 +208,70 @@ def _score_shard(
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RuntimeWarning)
-        results = verbatim(
-            model,
-            part,
-            schemes,
-            tau=manifest["tau"] if manifest["stop_early"] else None,
-            batch_size=manifest["batch_size"],
-            progress=count,
-        )
+        near: list[dict[str, Any]] = []
+        if manifest["near"] is None:
+            tau = manifest["tau"] if manifest["stop_early"] else None
+            results = verbatim(model, part, schemes, tau=tau, batch_size=manifest["batch_size"], progress=count)
+        else:
+            results, near = _near_shard(part, model, schemes, manifest, count)
     warned = [*model.warnings, *(str(w.message) for w in caught)]
     facts = {"seconds": time.perf_counter() - began, "warnings": warned}
-    run.add_shard(index, part, results, facts)
+    run.add_shard(index, part, results, facts, near)
+
+
+def _near_shard(
+    part: Sequence[Example],
+    model: LogitModel,
+    schemes: Sequence[Scheme],
+    manifest: Mapping[str, Any],
+    tell: Callable[[int], None],
+) -> tuple[list[Verbatim], list[dict[str, Any]]]:
+    """Verbatim results and near-verbatim columns: for each example, for each scheme."""
+    options = {key: value for key, value in manifest["near"].items() if key != "memory_positions"}
+    size = manifest["batch_size"]
+    same = {key: options[key] for key in ("distance", "tolerance", "eos")}
+    greedy: Sequence[int | None] = [None] * len(part)
+    by_scheme = []
+    for scheme in schemes:
+        once = tell if scheme is schemes[0] else None  # progress counts examples
+        found = near_verbatim(model, part, scheme, tau=manifest["tau"], batch_size=size, progress=once, **options)
+        scored = [f.verbatim for f in found if f.verbatim is not None]
+        if len(scored) < len(part):  # beams, samples, and budgets too small for a first pass
+            scored = verbatim(model, part, [scheme], batch_size=size)
+        by_scheme.append((scored, found))
+    if any(f.token_evals > v.token_evals for scored, found in by_scheme for v, f in zip(scored, found, strict=True)):
+        greedy = greedy_distances(model, part, batch_size=size, **same)  # where more than first passes is paid for
+    results, near = [], []
+    for i in range(len(part)):
+        for scored, found in by_scheme:
+            results.append(scored[i])
+            near.append(_near_columns(found[i], greedy[i], model.tokenizer))
+    return results, near
+
+
+def _near_columns(found: NearVerbatim, greedy: int | None, tokenizer: Any) -> dict[str, Any]:
+    return {
+        "lower": found.lower,
+        "upper": found.upper,
+        "lower_by_tolerance": [lower for lower, _ in found.by_tolerance],
+        "upper_by_tolerance": [upper for _, upper in found.by_tolerance],
+        "verdict": found.verdict,
+        "near_token_evals": found.token_evals,
+        "eos_mass": found.eos_mass,
+        "estimate": None if found.estimate is None else found.estimate.mean,
+        "estimate_error": None if found.estimate is None else found.estimate.error,
+        "candidates": [
+            {
+                "tokens": candidate.tokens,
+                "text": None if tokenizer is None else str(tokenizer.decode(list(candidate.tokens))),
+                "log_prob": candidate.log_prob,
+                "set_log_prob": candidate.set_log_prob,
+                "distance": candidate.distance,
+            }
+            for candidate in found.candidates
+        ],
+        "greedy_distance": greedy,
+    }
 
 
 def summarise(run: Run, logit_tolerance: float) -> dict[str, Any]:
@@ -218,6 +290,8 @@ def summarise(run: Run, logit_tolerance: float) -> dict[str, Any]:
             numbers["coverage"] = coverage(own, manifest["source"]["characters"], thresholds=THRESHOLDS)
         if own["repetitions"].is_not_null().any():
             numbers["by_repetitions"] = rates_by(own, "repetitions", tau=tau)
+        if manifest["near"] is not None:
+            numbers["near"] = near_summary(own, tau=tau)
         if own["split"].is_not_null().any():
             numbers["by_split"] = rates_by(own, "split", tau=tau)
         schemes[scheme] = numbers

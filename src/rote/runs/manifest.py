@@ -12,7 +12,7 @@ from typing import Any
 import rote
 from rote.errors import RunError
 
-FORMAT = 1
+FORMAT = 2
 NOT_DECIDING = {"created", "source.name", "model.name", "versions.python"}
 
 

@@ -19,6 +19,15 @@ from rote.extraction.verbatim import Verbatim
 from rote.runs.manifest import refuse_if_different
 from rote.tokens import Example
 
+CANDIDATE = pa.struct(
+    [
+        ("tokens", pa.list_(pa.int32())),
+        ("text", pa.string()),
+        ("log_prob", pa.float64()),
+        ("set_log_prob", pa.float64()),
+        ("distance", pa.int16()),
+    ]
+)
 SCHEMA = pa.schema(
     [
         ("example_id", pa.string()),
@@ -37,6 +46,18 @@ SCHEMA = pa.schema(
         ("repetitions", pa.int64()),
         ("split", pa.string()),
         ("metadata", pa.string()),
+        # near-verbatim extraction; null where it was not asked for
+        ("lower", pa.float64()),
+        ("upper", pa.float64()),
+        ("lower_by_tolerance", pa.list_(pa.float64())),
+        ("upper_by_tolerance", pa.list_(pa.float64())),
+        ("verdict", pa.string()),
+        ("near_token_evals", pa.int32()),
+        ("eos_mass", pa.float64()),
+        ("estimate", pa.float64()),
+        ("estimate_error", pa.float64()),
+        ("candidates", pa.list_(CANDIDATE)),
+        ("greedy_distance", pa.int32()),
     ]
 )
 
@@ -124,10 +145,18 @@ class Run:
         return self._shard(index).is_file()
 
     def add_shard(
-        self, index: int, examples: Sequence[Example], results: Sequence[Verbatim], facts: Mapping[str, Any]
+        self,
+        index: int,
+        examples: Sequence[Example],
+        results: Sequence[Verbatim],
+        facts: Mapping[str, Any],
+        near: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Store one shard; `facts` (seconds, warnings) travel as its metadata, so that rows stay reproducible."""
-        table = _table(examples, results).replace_schema_metadata({"rote": json.dumps(facts)})
+        """Store one shard; `facts` (seconds, warnings) travel as its metadata, so that rows stay reproducible.
+
+        `near`: the near-verbatim columns, a row for each result.
+        """
+        table = _table(examples, results, near).replace_schema_metadata({"rote": json.dumps(facts)})
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
         write_whole(self._shard(index), sink.getvalue().to_pybytes())
@@ -237,10 +266,10 @@ def _read(path: Path) -> pl.DataFrame:
     return pl.DataFrame(pl.from_arrow(table))
 
 
-def _table(examples: Sequence[Example], results: Sequence[Verbatim]) -> pa.Table:
+def _table(examples: Sequence[Example], results: Sequence[Verbatim], near: Sequence[Mapping[str, Any]]) -> pa.Table:
     by_id = {example.id: example for example in examples}
     rows = []
-    for result in results:
+    for result, more in zip(results, near or [{}] * len(results), strict=True):
         example = by_id[result.example_id]
         metadata = dict(example.metadata)
         repetitions = metadata.get("repetitions")
@@ -262,6 +291,7 @@ def _table(examples: Sequence[Example], results: Sequence[Verbatim]) -> pa.Table
                 "repetitions": None if repetitions is None else int(repetitions),
                 "split": metadata.get("split"),
                 "metadata": json.dumps(metadata, ensure_ascii=False),
+                **more,
             }
         )
     return pa.Table.from_pylist(rows, schema=SCHEMA)
