@@ -331,7 +331,7 @@ def test_doctor() -> None:
     assert found["rote"] == rote.__version__
     assert "cpu" in found["devices"]
     assert re.search(r"p_z = 0\.\d+ ", found["bundled model"])
-    for extra in ("report", "ray", "probes", "dev"):
+    for extra in ("report", "ray", "probes", "bleu", "dev"):
         assert found[f"extra {extra}"] == "installed" or f"pip install 'rote[{extra}]'" in found[f"extra {extra}"]
     assert "bundled model" in rote_here("doctor").out
 

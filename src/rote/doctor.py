@@ -9,12 +9,13 @@ from importlib.metadata import PackageNotFoundError, version
 
 import rote
 
-NEEDED = ("torch", "transformers", "pyarrow", "polars")
+NEEDED = ("torch", "transformers", "pyarrow", "polars", "rapidfuzz")
 EXTRAS = {
     "report": ("matplotlib",),
     "ray": ("ray",),
-    "probes": ("httpx", "rapidfuzz", "scikit-learn"),
-    "dev": ("pytest", "hypothesis", "ruff", "mypy"),
+    "probes": ("httpx", "scikit-learn"),
+    "bleu": ("sacrebleu",),
+    "dev": ("pytest", "hypothesis", "ruff", "mypy", "sacrebleu"),
 }
 
 
