@@ -303,6 +303,10 @@ class Support:
     def join(cls, parts: Sequence[Support]) -> Support:
         return cls(*(torch.cat([getattr(p, name) for p in parts]) for name in cls.__slots__))
 
+    def bad(self) -> Tensor:
+        """[rows]: a logit was no number."""
+        return self.log_probs[:, 0].isnan() | self.rest.isnan()
+
     def to(self, device: torch.device) -> Support:
         return Support(*(getattr(self, name).to(device) for name in self.__slots__))
 

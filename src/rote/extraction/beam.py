@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 import numpy as np
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from rote.extraction.distance import NEVER, Metric, hamming, levenshtein
 from rote.extraction.outcome import Candidate, Goal, completed, heaviest
-from rote.extraction.reader import Ints, Reader, Reading
+from rote.extraction.reader import Ints, Reader, Reading, not_a_number
 from rote.tokens import Example
 
 Floats = NDArray[np.float64]
@@ -40,7 +40,7 @@ class Beam:
     live: Floats  # mass of the outputs still in the beam
     evals: int = 0
     eos_mass: float = 0.0
-    entries: list[Ints] = field(default_factory=list)
+    entries: Ints | None = None
     candidates: list[Candidate] = field(default_factory=list)
 
     def bounds(self) -> tuple[tuple[float, float], ...]:
@@ -51,21 +51,29 @@ class Beam:
 
 @dataclass(slots=True, eq=False)
 class _Rows:
-    """The beams in flight, as tensors: first axis sequences, second beams. A beam that is not there has mass -inf."""
+    """The sequences in flight, as tensors on the device; second axis, where there is one, beams or tolerances."""
 
-    log_mass: Tensor  # [sequences, width] float64
+    log_mass: Tensor  # [sequences, width] float64; -inf: no such beam
     states: Tensor  # [sequences, width, state]
     tokens: Tensor  # [sequences, width, longest suffix]: the output so far
     past: Tensor  # [sequences, length]: the entries that any of its beams comes after; -1: none
     seen: Tensor  # [sequences, width, length]: which of them each beam comes after
+    targets: Tensor  # [sequences, padded suffix]
     written: Tensor  # [sequences]
     lengths: Tensor  # [sequences]
-    targets: Tensor  # [sequences, padded suffix]
+    entries: Tensor  # [sequences, most]: its own, used from the left
+    used: Tensor  # [sequences]: how many of them are
+    evals: Tensor  # [sequences]
+    budget: Tensor  # [sequences]
+    lower: Tensor  # [sequences, tolerances] float64
+    bank: Tensor  # [sequences, tolerances] float64
+    eos_mass: Tensor  # [sequences] float64
+    bad: Tensor  # [sequences]: a logit was no number
 
     def keep(self, which: Tensor) -> None:
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name)[which])
-        if self.past.numel():
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name)[which])
+        if len(self.past):
             self._forget()
 
     def _forget(self) -> None:
@@ -77,48 +85,50 @@ class _Rows:
         self.seen = self.seen.gather(2, columns) & (self.past >= 0)[:, None, :]
 
     def add(self, other: _Rows) -> None:
-        for name in ("past", "seen", "tokens", "targets", "log_mass", "states"):
-            ours, theirs = getattr(self, name), getattr(other, name)
-            empty = {"seen": False, "log_mass": -torch.inf, "states": 0}.get(name, -1)
+        empty = {"seen": False, "log_mass": -torch.inf, "states": 0}
+        for one in fields(self):
+            ours, theirs = getattr(self, one.name), getattr(other, one.name)
             shape = [max(a, b) for a, b in zip(ours.shape[1:], theirs.shape[1:], strict=True)]
-            for rows, tensor in ((self, ours), (other, theirs)):
+            padded = []
+            for tensor in (ours, theirs):
                 missing = [wanted - has for wanted, has in zip(shape, tensor.shape[1:], strict=True)]
                 sides = [n for m in reversed(missing) for n in (0, m)]
-                setattr(rows, name, torch.nn.functional.pad(tensor, sides, value=empty))
-        for name in self.__slots__:
-            setattr(self, name, torch.cat([getattr(self, name), getattr(other, name)]))
+                padded.append(
+                    torch.nn.functional.pad(tensor, sides, value=empty.get(one.name, -1)) if sides else tensor
+                )
+            setattr(self, one.name, torch.cat(padded))
 
 
 class Beams:
     """Beam searches of many sequences, step by step side by side."""
 
     def __init__(
-        self, reader: Reader, metric: Metric, *, variant: Variant, width: int,
+        self, reader: Reader, metric: Metric, *, variant: Variant, width: int, most: int,
         budget: Callable[[Example], int], goal: Goal, shown: int,
     ) -> None:  # fmt: skip
-        self.reader, self.metric, self.variant, self.width = reader, metric, variant, width
+        """`most`: the largest budget. `shown`: how many candidates to keep."""
+        self.reader, self.metric, self.variant, self.width, self.most = reader, metric, variant, width, most
         self.budget, self.goal, self.shown = budget, goal, shown
         self.bos = [] if reader.model.bos_id is None else [reader.model.bos_id]
         self.eos = torch.tensor(sorted(reader.model.eos_ids), dtype=torch.int64, device=reader.device)
 
     @torch.inference_mode()
     def run(self, examples: Sequence[Example], *, at_once: int) -> Iterator[tuple[int, Beam]]:
-        """Finished searches and the index of their example, as they finish."""
+        """Finished searches and the index of their example, as they finish; waiting ones enter in their place."""
         waiting = deque(enumerate(examples))
         active: list[tuple[int, Beam]] = []
         rows: _Rows | None = None
         while waiting or active:
             count = min(at_once - len(active), len(waiting))
             new = [(i, self._root(e)) for i, e in (waiting.popleft() for _ in range(count))]
-            if active:
-                assert rows is not None
-                hidden, counts = self._feed(rows, [b for _, b in active])
-                self._step(rows, [b for _, b in active], hidden, counts)
             begin = [(i, b) for i, b in new if b.live[-1] and len(b.example.prefix) <= self.budget(b.example)]
             yield from (pair for pair in new if pair not in begin)
+            if active:
+                assert rows is not None
+                self._step(rows, [b for _, b in active], self._feed(rows))
             if begin:
                 more, hidden = self._begin([b for _, b in begin])
-                self._step(more, [b for _, b in begin], hidden, [1] * len(begin))
+                self._step(more, [b for _, b in begin], hidden)
                 if rows is None:
                     rows = more
                 else:
@@ -128,11 +138,14 @@ class Beams:
                 continue
             assert rows is not None
             going = self._going(rows, [b for _, b in active])
+            if all(going):
+                rows.keep(torch.arange(len(active), device=self.reader.device))
+                continue
             for pair, goes in zip(active, going, strict=True):
                 if not goes:
                     yield pair
-                    for entries in pair[1].entries:
-                        self.reader.give(entries)
+                    assert pair[1].entries is not None
+                    self.reader.give(pair[1].entries)
             active = [pair for pair, goes in zip(active, going, strict=True) if goes]
             rows.keep(torch.tensor(going, device=self.reader.device))
 
@@ -149,147 +162,145 @@ class Beams:
         readings: list[Reading] = []
         for one in beams:
             tokens = np.array([*self.bos, *one.example.prefix], dtype=np.int64)
-            place = self.reader.take(len(tokens))
-            one.entries.append(place)
-            one.evals += len(one.example.prefix)
+            one.entries = self.reader.take(self.most + 1)
+            place = one.entries[: len(tokens)]
             readings.append(Reading(tokens, tokens[:0], place, 1, one.example.id, len(readings)))
-        suffixes = [one.example.suffix for one in beams]
-        lengths = torch.tensor([len(s) for s in suffixes], device=device)
         past = np.full((len(beams), max(len(r.place) for r in readings)), -1, dtype=np.int64)
         for row, reading in enumerate(readings):
             past[row, : len(reading.place)] = reading.place
+        suffixes = [one.example.suffix for one in beams]
+        lengths = torch.tensor([len(s) for s in suffixes], device=device)
+        nothing = torch.zeros(len(beams), self.metric.tolerance + 1, dtype=torch.float64, device=device)
         rows = _Rows(
-            log_mass=torch.zeros(len(beams), 1, dtype=torch.float64, device=device),
+            log_mass=nothing[:, :1].clone(),
             states=self.metric.start(lengths)[:, None],
             tokens=torch.full((len(beams), 1, max(map(len, suffixes))), -1, device=device),
             past=torch.from_numpy(past).to(device),
             seen=torch.from_numpy(past >= 0).to(device)[:, None],
+            targets=self.metric.targets(suffixes, device),
             written=torch.zeros_like(lengths),
             lengths=lengths,
-            targets=self.metric.targets(suffixes, device),
+            entries=torch.from_numpy(np.stack([one.entries for one in beams if one.entries is not None])).to(device),
+            used=torch.tensor([len(r.place) for r in readings], device=device),
+            evals=torch.tensor([len(one.example.prefix) for one in beams], device=device),
+            budget=torch.tensor([self.budget(one.example) for one in beams], device=device),
+            lower=torch.from_numpy(np.stack([one.lower for one in beams])).to(device),
+            bank=nothing.clone(),
+            eos_mass=nothing[:, 0].clone(),
+            bad=torch.zeros_like(lengths, dtype=torch.bool),
         )
         return rows, self.reader.states(readings)
 
-    def _feed(self, rows: _Rows, beams: Sequence[Beam]) -> tuple[Tensor, list[int]]:
+    def _feed(self, rows: _Rows) -> Tensor:
         """Feed the last token of every beam: a row per sequence, in which each beam sees its own past."""
         alive = rows.log_mass > -torch.inf
-        counts = alive.sum(1).tolist()
-        fresh = self.reader.take(sum(counts))
-        for one, own in zip(beams, np.split(fresh, np.cumsum(counts)[:-1]), strict=True):
-            one.entries.append(own)
-            one.evals += len(own)
-        place = torch.full_like(rows.log_mass, -1, dtype=torch.int64)
-        place[alive] = torch.from_numpy(fresh).to(place.device)
+        count = alive.sum(1)
+        rank = (rows.used[:, None] + alive.cumsum(1) - 1).clamp(0, rows.entries.shape[1] - 1)
+        place = torch.where(alive, rows.entries.gather(1, rank), -1)
+        rows.used, rows.evals = rows.used + count, rows.evals + count
         last = (rows.written - 1)[:, None, None].expand(-1, place.shape[1], 1)
         tokens = torch.where(alive, rows.tokens.gather(2, last)[:, :, 0], 0)
         itself = torch.eye(place.shape[1], dtype=torch.bool, device=place.device).expand(len(place), -1, -1)
-        seen = torch.cat([rows.seen, itself], 2)
+        seen = torch.cat([rows.seen & alive[:, :, None], itself], 2)
         hidden = self.reader.feed(tokens, rows.past, place, seen)
-        rows.past, rows.seen = torch.cat([rows.past, place], 1), seen
-        return hidden[alive], counts
+        rows.past, rows.seen = torch.cat([rows.past, place], 1), seen & alive[:, :, None]
+        return hidden.flatten(0, 1)
 
-    def _step(self, rows: _Rows, beams: Sequence[Beam], hidden: Tensor, counts: Sequence[int]) -> None:
+    def _step(self, rows: _Rows, beams: Sequence[Beam], hidden: Tensor) -> None:
         """Sort what may follow each beam, book what is certain or let go, and keep the likeliest."""
-        sequence, beam = (rows.log_mass > -torch.inf).nonzero(as_tuple=True)
-        labels = [one.example.id for one, count in zip(beams, counts, strict=True) for _ in range(count)]
-        found, _ = self.reader.supports(hidden, torch.zeros_like(sequence), labels)
+        sequences, width = rows.log_mass.shape
+        found, _ = self.reader.supports(hidden, torch.zeros(len(hidden), dtype=torch.int64), ())
+        alive = rows.log_mass > -torch.inf
+        rows.bad = rows.bad | (found.bad().view(sequences, width) & alive).any(1)
         tokens, order = found.tokens.sort(dim=1)  # equally likely children stand by token id
-        log_mass = rows.log_mass[sequence, beam][:, None] + found.log_probs.gather(1, order)
+        log_mass = rows.log_mass.flatten()[:, None] + found.log_probs.gather(1, order)
         mass = log_mass.exp()
 
         metric, last = self.metric, self.metric.tolerance
-        own, written, lengths = rows.states[sequence, beam], rows.written[sequence], rows.lengths[sequence]
-        window = metric.window(rows.targets[sequence], written)
+        written, lengths = (t.repeat_interleave(width) for t in (rows.written, rows.lengths))
+        window = metric.window(rows.targets, rows.written).repeat_interleave(width, 0)
         early = torch.isin(tokens, self.eos) & (written + 1 < lengths)[:, None] & (metric.eos != "ignore")
+        own = rows.states.flatten(0, 1)
         states, floor, ceil = metric.children(own, written, lengths, window, tokens, early)
         ends = (written + 1 == lengths)[:, None] | (early & (metric.eos == "stop"))
-        counts_out = early & (metric.eos == "exclude")
+        out = early & (metric.eos == "exclude")
         closed = (ceil <= last) & ~ends & (self.variant == "closing")
-        may = ~counts_out & ((floor <= last) | (self.variant == "baseline"))
+        may = ~out & ((floor <= last) | (self.variant == "baseline"))
         goes_on = may & ~ends & ~closed & (mass > 0)
 
-        width, size = rows.log_mass.shape[1], tokens.shape[1]
-        grid = torch.full((len(beams), width, size), -torch.inf, dtype=torch.float64, device=tokens.device)
-        grid[sequence, beam] = torch.where(goes_on, log_mass, -torch.inf)
-        best, chosen = grid.flatten(1).sort(dim=1, descending=True, stable=True)
+        every = torch.where(goes_on, log_mass, -torch.inf).view(sequences, -1)
+        best, chosen = every.sort(dim=1, descending=True, stable=True)
         best, chosen = best[:, : self.width], chosen[:, : self.width]
-        kept = torch.zeros_like(grid, dtype=torch.bool).flatten(1).scatter_(1, chosen, best > -torch.inf)
-        dropped = goes_on & ~kept.view_as(grid)[sequence, beam]
+        kept = torch.zeros_like(every, dtype=torch.bool).scatter_(1, chosen, best > -torch.inf)
+        dropped = goes_on & ~kept.view_as(goes_on)
 
-        rest = rows.log_mass[sequence, beam].exp() * found.rest
-        sums = []
+        rest = rows.log_mass.flatten().exp() * found.rest
+        own_floor, _ = metric.bounds(own, written, lengths)
         for e in range(last + 1):
-            near = ~counts_out if self.variant == "baseline" else floor <= e
+            near = ~out if self.variant == "baseline" else floor <= e
             parted = (closed & (floor <= e) & (ceil > e)) | (dropped & near)
-            sums += [
-                (mass * ((ends | closed) & (ceil <= e))).sum(1),
-                (mass * parted).sum(1) + self._left(own, e, written, lengths) * rest,
-            ]
-        sums.append((mass * counts_out).sum(1))
-        totals = torch.zeros(len(beams), len(sums), dtype=torch.float64, device=tokens.device)
-        totals.index_add_(0, sequence, torch.stack(sums, 1))
-        for one, booked in zip(beams, totals.cpu().numpy(), strict=True):
-            one.lower += booked[0:-1:2]
-            one.bank += booked[1:-1:2]
-            one.eos_mass += float(booked[-1])
-        self._show(
-            rows, beams, sequence, beam, tokens, log_mass, ceil, (ends | closed) & (ceil <= last) & (mass > 0), ends
-        )
+            left = torch.where((own_floor <= e) | (self.variant == "baseline"), rest, 0.0)
+            certain = (ends | closed) & (ceil <= e)
+            rows.lower[:, e] += (mass * certain).sum(1).view(sequences, width).sum(1)
+            rows.bank[:, e] += ((mass * parted).sum(1) + left).view(sequences, width).sum(1)
+        rows.eos_mass = rows.eos_mass + (mass * out).sum(1).view(sequences, width).sum(1)
+        whole = (ends | closed) & (ceil <= last) & (mass > 0)
+        self._show(rows, beams, tokens, log_mass, ceil, whole, ends.expand_as(whole))
 
-        parent, child = chosen // size, chosen % size
-        which = torch.arange(len(beams), device=tokens.device)[:, None]
-        every = torch.zeros((*grid.shape, states.shape[-1]), dtype=states.dtype, device=states.device)
-        every[sequence, beam] = states
-        names = torch.zeros_like(grid, dtype=torch.int64)
-        names[sequence, beam] = tokens
-        rows.tokens = rows.tokens[which, parent].scatter(
-            2, rows.written[:, None, None].expand(-1, chosen.shape[1], 1), names[which, parent, child][:, :, None]
-        )
-        rows.log_mass, rows.states, rows.seen = best, every[which, parent, child], rows.seen[which, parent]
+        parent = chosen // tokens.shape[1]
+        which = torch.arange(sequences, device=tokens.device)[:, None]
+        flat = (which * every.shape[1] + chosen).flatten()
+        name = tokens.flatten()[flat].view(*chosen.shape, 1)
+        at = rows.written[:, None, None].expand(-1, chosen.shape[1], 1)
+        rows.tokens = rows.tokens[which, parent].scatter(2, at, name)
+        rows.states = states.flatten(0, 1)[flat].view(*chosen.shape, -1)
+        rows.log_mass, rows.seen = best, rows.seen[which, parent]
         rows.written = rows.written + 1
 
-    def _left(self, states: Tensor, tolerance: int, written: Tensor, lengths: Tensor) -> Tensor:
-        """Whether the unlisted children of these states may still end within the tolerance."""
-        floor, _ = self.metric.bounds(states, written, lengths)
-        return (floor <= tolerance) | (self.variant == "baseline")
-
     def _going(self, rows: _Rows, beams: Sequence[Beam]) -> list[bool]:
-        """Which sequences take another step; books the mass of their beams."""
+        """Which sequences take another step. Those that do not get their numbers."""
         mass = rows.log_mass.exp()
-        written, lengths = rows.written[:, None], rows.lengths[:, None]
-        live = [(mass * self._left(rows.states, e, written, lengths)).sum(1) for e in range(self.metric.tolerance + 1)]
-        going = []
-        for one, by_tolerance, count in zip(
-            beams, torch.stack(live, 1).cpu().numpy(), (mass > 0).sum(1).tolist(), strict=True
-        ):
-            one.live = by_tolerance
-            lower, upper = one.bounds()[-1]
-            hopeless = self.goal.until == "decision" and lower + by_tolerance[-1] < self.goal.tau
-            going.append(
-                0 < count <= self.budget(one.example) - one.evals
-                and not hopeless
-                and not self.goal.reached(lower, upper)
-            )
+        floor, _ = self.metric.bounds(rows.states, rows.written[:, None], rows.lengths[:, None])
+        tolerances = torch.arange(self.metric.tolerance + 1, device=mass.device)
+        near = (floor[:, :, None] <= tolerances) | (self.variant == "baseline")
+        live = (mass[:, :, None] * near).sum(1)
+        upper = (rows.lower + rows.bank + live).clamp(max=1)
+        count = (mass > 0).sum(1)
+        numbers = [rows.lower[:, -1].clamp(max=1), upper[:, -1], live[:, -1], count, rows.budget - rows.evals, rows.bad]
+        going, done = [], []
+        for i, (lower, most, alive, beams_left, left, bad) in enumerate(torch.stack(numbers, 1).tolist()):
+            if bad:
+                raise not_a_number(beams[i].example.id)
+            hopeless = self.goal.until == "decision" and lower + alive < self.goal.tau
+            going.append(0 < beams_left <= left and not hopeless and not self.goal.reached(lower, most))
+            if not going[-1]:
+                done.append(i)
+        if done:
+            ends = torch.tensor(done, device=mass.device)
+            booked = torch.stack([rows.lower, rows.bank, live], 1)[ends].cpu().numpy()
+            costs, masses = rows.evals[ends].tolist(), rows.eos_mass[ends].tolist()
+            for i, sums, evals, eos_mass in zip(done, booked, costs, masses, strict=True):
+                beams[i].lower, beams[i].bank, beams[i].live = sums
+                beams[i].evals, beams[i].eos_mass = evals, eos_mass
         return going
 
     def _show(
-        self, rows: _Rows, beams: Sequence[Beam], sequence: Tensor, beam: Tensor, tokens: Tensor, log_mass: Tensor,
-        ceil: Tensor, whole: Tensor, ends: Tensor,
+        self, rows: _Rows, beams: Sequence[Beam], tokens: Tensor, log_mass: Tensor, ceil: Tensor, whole: Tensor,
+        ends: Tensor,
     ) -> None:  # fmt: skip
         """Keep the heaviest outputs that count, but for the suffix itself."""
         row, child = whole.nonzero(as_tuple=True)
         if not len(row):
             return
-        weight = log_mass[row, child]
-        order = weight.argsort(descending=True, stable=True)
-        row, child, weight = row[order], child[order], weight[order]
-        before = rows.tokens[sequence[row], beam[row]].cpu().numpy()
-        written = rows.written[sequence[row]].tolist()
-        taken: dict[int, int] = {}
+        order = log_mass[row, child].argsort(descending=True, stable=True)
+        row, child = row[order], child[order]
+        before = rows.tokens.flatten(0, 1)[row].cpu().numpy()
+        sequence = row // rows.log_mass.shape[1]
         facts = zip(
-            sequence[row].tolist(), before, written, tokens[row, child].tolist(), weight.tolist(),
-            ceil[row, child].tolist(), ends.expand_as(whole)[row, child].tolist(), strict=True,
+            sequence.tolist(), before, rows.written[sequence].tolist(), tokens[row, child].tolist(),
+            log_mass[row, child].tolist(), ceil[row, child].tolist(), ends[row, child].tolist(), strict=True,
         )  # fmt: skip
+        taken: dict[int, int] = {}
         for which, output, count, token, log_prob, distance, final in facts:
             if taken.get(which, 0) > self.shown:
                 continue

@@ -9,13 +9,11 @@ upper bound.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,94 +22,18 @@ from torch import Tensor
 
 from rote.decoding import TargetScores
 from rote.extraction.distance import Metric, hamming, levenshtein
+from rote.extraction.frontier import Frontier, Nodes
 from rote.extraction.outcome import Candidate, Goal, completed, heaviest
 from rote.extraction.reader import Ints, Reader, Reading
 from rote.extraction.spines import Children, Expansion, Floats, Start, expand
 from rote.tokens import Example
 
-FIRST = 2  # tokens read at once after a fork, before it is known whether the model comes back to the text
-GROWTH = 4  # how much further to read once it has
-ROUND = 4  # forks of one sequence that are read side by side
+FIRST = 1  # tokens read at once after a fork, before it is known whether the model comes back to the text
+GROWTH = 2  # how much further to read each time it has
+ROUND = 8  # forks of one sequence that are read side by side
 RETURN = 0.3  # guessed chance that the model comes back to the text after one more edit
 UNLIKELY = 1e-3  # guessed chance of a suffix token outside the support
-COST = 0.5
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Nodes:
-    """Open nodes, one row each: `token` at output index `at`, after what spine `spine` has written before.
-
-    Token -1 stands for all tokens of the support that are not listed.
-    """
-
-    log_mass: Floats
-    floor: Ints
-    spine: Ints
-    at: Ints
-    token: Ints
-    column: Ints
-    run: Ints  # how many tokens to read at once
-    promise: Floats  # log of what reading on may close
-
-    def pick(self, which: Any) -> Nodes:
-        return Nodes(*(getattr(self, name)[which] for name in self.__slots__))
-
-    def __len__(self) -> int:
-        return len(self.log_mass)
-
-
-class Frontier:
-    """Open nodes in the order of their promise. Each reading adds a batch; batches stay as they are."""
-
-    def __init__(self, tolerances: int) -> None:
-        self._batches: list[Nodes] = []
-        self._taken: list[int] = []
-        self._heads: list[tuple[float, int]] = []
-        self._open = np.zeros(tolerances)
-
-    def push(self, nodes: Nodes) -> None:
-        if len(nodes):
-            self._batches.append(nodes.pick(np.argsort(-nodes.promise, kind="stable")))
-            self._taken.append(0)
-            self._open += self._mass(nodes)
-            self._wait(len(self._batches) - 1)
-
-    def pop(self) -> Nodes:
-        """The most promising node: one row."""
-        _, batch = heapq.heappop(self._heads)
-        at = self._taken[batch]
-        self._taken[batch] += 1
-        self._wait(batch)
-        node = self._batches[batch].pick(slice(at, at + 1))
-        self._open -= self._mass(node)
-        return node
-
-    def __bool__(self) -> bool:
-        return bool(self._heads)
-
-    @property
-    def best(self) -> float:
-        return -self._heads[0][0]
-
-    @property
-    def open(self) -> Floats:
-        """The mass of all nodes by tolerance, up to the rounding of many additions and subtractions."""
-        return self._open
-
-    def left(self) -> list[Nodes]:
-        return [b.pick(slice(t, None)) for b, t in zip(self._batches, self._taken, strict=True) if t < len(b)]
-
-    def exactly_open(self) -> Floats:
-        return sum((self._mass(nodes) for nodes in self.left()), np.zeros_like(self._open))
-
-    def _wait(self, batch: int) -> None:
-        if self._taken[batch] < len(self._batches[batch]):
-            heapq.heappush(self._heads, (-float(self._batches[batch].promise[self._taken[batch]]), batch))
-
-    def _mass(self, nodes: Nodes) -> Floats:
-        """By tolerance: a node is open from its floor on."""
-        by_floor = np.bincount(nodes.floor, weights=np.exp(nodes.log_mass), minlength=len(self._open))
-        return np.cumsum(by_floor[: len(self._open)])
+COST = 0.5  # how much a fork that takes long to close is put back
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -172,7 +172,14 @@ def _beams(
     reader, at_once, most = _room(model, scheme, len(examples), cost, 0, batch_size)
     reader.width = min(model.vocabulary, max(reader.width, width))
     beams = Beams(
-        reader, metric, variant=variant, width=width, budget=lambda e: min(allowed(e), most), goal=goal, shown=shown
+        reader,
+        metric,
+        variant=variant,
+        width=width,
+        most=most,
+        budget=lambda e: min(allowed(e), most),
+        goal=goal,
+        shown=shown,
     )
     for i, beam in beams.run(examples, at_once=at_once):
         yield i, NearVerbatim(

@@ -107,7 +107,10 @@ class Reader:
     def supports(
         self, hidden: Tensor, targets: Tensor, labels: Sequence[str], *, width: int = 0, scores: bool = False
     ) -> tuple[Support, TargetScores | None]:
-        """What may follow these states; `labels` names the example of each, for error messages."""
+        """What may follow these states; `labels` names the example of each: where a logit is no number, it is refused.
+
+        Without labels nothing is refused, and the caller looks at `Support.bad`.
+        """
         width = width or self.width
         limit = HEAD_BYTES.get(hidden.device.type, 1 << 25)
         chunk = max(1, limit // (self.model.vocabulary * 4 * (8 if width == self.model.vocabulary else 1)))
@@ -119,12 +122,8 @@ class Reader:
             if scores:
                 scored.append(self._scores(logits, wanted, (self.scheme,)))
         found = Support.join(parts).to(self.device)
-        bad = (found.log_probs[:, 0].isnan() | found.rest.isnan()).nonzero()
-        if len(bad):
-            raise ModelError(
-                f"the model's logits are NaN or infinite at example {labels[int(bad[0])]!r}: no probability can be "
-                "computed. Check the weights; a model that overflows in float16 needs dtype bfloat16 or float32."
-            )
+        if labels and len(bad := found.bad().nonzero()):
+            raise not_a_number(labels[int(bad[0])])
         return found, TargetScores.join(scored) if scores else None
 
     def feed(self, tokens: Tensor, past: Tensor, place: Tensor, seen: Tensor) -> Tensor:
@@ -214,6 +213,13 @@ class Reader:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         warnings.warn(f"out of memory: going on with {self.positions} positions at once", RuntimeWarning, stacklevel=4)
+
+
+def not_a_number(label: str) -> ModelError:
+    return ModelError(
+        f"the model's logits are NaN or infinite at example {label!r}: no probability can be computed. Check the "
+        "weights; a model that overflows in float16 needs dtype bfloat16 or float32."
+    )
 
 
 def _union(pack: Sequence[Reading]) -> tuple[Ints, list[Ints]]:

@@ -17,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from rote.extraction.distance import Metric
-from rote.extraction.fork import Nodes, Search
+from rote.extraction.fork import Search
+from rote.extraction.frontier import Nodes
 from rote.extraction.odds import wilson
 from rote.extraction.outcome import Estimate
 from rote.extraction.reader import Ints, Reader, Reading
