@@ -21,8 +21,7 @@ SAMPLES = 4000
 SIGMAS = 4.5
 
 SCHEMES = {
-    "top-k": Scheme(top_k=3),
-    "top-k, warm": Scheme(temperature=1.4, top_k=4),
+    "top-k": Scheme(temperature=1.4, top_k=3),
     "top-p": Scheme(temperature=1.7, top_k=None, top_p=0.871),
     "temperature": Scheme(temperature=1.1, top_k=None),
 }
@@ -77,9 +76,9 @@ def hits_of(by_tolerance: tuple[tuple[float, float], ...], samples: int) -> list
 @pytest.mark.parametrize("distance", ["levenshtein", "hamming"])
 def test_samples_agree_with_enumeration(kind: str, eos: EosPolicy, distance: Distance, listed: bool) -> None:
     # Ties where top-k is to have unlisted tokens; few where rounding might decide what top-p keeps.
-    ties = kind.startswith("top-k") and not listed
+    ties = kind == "top-k" and not listed
     between = 0
-    for model_seed in range(4):
+    for model_seed in range(3):
         problem = problem_of(SCHEMES[kind], eos, distance, seed=model_seed, grid=2.0 if ties else 0.1)
         results = problem.run(method="sample", samples=SAMPLES, seed=5)
         for example, result, truth in zip(problem.examples, results, problem.truths(), strict=True):
@@ -103,10 +102,10 @@ def test_samples_agree_with_enumeration(kind: str, eos: EosPolicy, distance: Dis
             assert result.estimate.error == pytest.approx(math.sqrt(share * (1 - share) / SAMPLES), abs=1e-15)
             assert result.estimate.interval == result.by_tolerance[-1]
             assert (result.estimate.samples, result.estimate.seed) == (SAMPLES, 5)
-    assert between >= 10  # not a test of zeros and ones
+    assert between >= 8  # not a test of zeros and ones
 
 
-@many(60)
+@many(40)
 @given(problems(most=4), st.integers(1, 60), st.integers(1, 3), st.integers(0, 2**40))
 def test_the_same_seed_draws_the_same_samples(problem: Problem, samples: int, batch_size: int, seed: int) -> None:
     options: dict[str, Any] = {"method": "sample", "samples": samples, "seed": seed}
