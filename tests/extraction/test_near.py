@@ -474,13 +474,19 @@ def test_little_memory() -> None:
 
 @pytest.mark.parametrize("method", ["fork", "beam"])
 def test_out_of_memory_makes_smaller_batches_and_says_so(method: str) -> None:
-    class Hungry(CoarseModel):
-        def hidden(self, tokens: torch.Tensor) -> torch.Tensor:
-            if tokens.numel() > 30:
+    class Narrow(Replay):
+        def feed(
+            self, tokens: torch.Tensor, past: torch.Tensor, place: torch.Tensor, seen: torch.Tensor
+        ) -> torch.Tensor:
+            if tokens.numel() > 24:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
-            return super().hidden(tokens)
+            return super().feed(tokens, past, place, seen)
 
-    examples = [Example(str(i), (1, 2, i), (2, 0, 3, 1)) for i in range(5)]
+    class Hungry(CoarseModel):
+        def memory(self, positions: int) -> Replay:
+            return Narrow(self, positions)
+
+    examples = [Example(str(i), (1, 2, i % 5), (2, i % 4, 3, 1)) for i in range(8)]
     options: dict[str, Any] = {"tolerance": 2, "width": 4, "method": method}
     with pytest.warns(RuntimeWarning, match="out of memory: going on with"):
         got = near_verbatim(Hungry(5), examples, Scheme(top_k=4), **options)

@@ -76,6 +76,15 @@ class Metric:
         row = torch.where(columns >= 0, columns, self.tolerance + 1).to(torch.int16)
         return torch.where(columns <= lengths[:, None], row, self.tolerance + 1).to(torch.int16)
 
+    def along(self, written: Tensor, lengths: Tensor) -> Tensor:
+        """[rows, width]: the states of outputs that are the suffix itself so far."""
+        if self.distance == "hamming":
+            return torch.zeros(len(written), 1, dtype=torch.int16, device=written.device)
+        offset = torch.arange(self.width, device=written.device) - self.tolerance
+        column = written[:, None] + offset
+        outside = (column < 0) | (column > lengths[:, None])
+        return offset.abs().expand_as(column).masked_fill(outside, self.tolerance + 1).to(torch.int16)
+
     def advance(self, states: Tensor, written: Tensor, lengths: Tensor, window: Tensor, tokens: Tensor) -> Tensor:
         """[rows, children, width]: the states after one more token, `tokens` [rows, children], each.
 

@@ -183,7 +183,7 @@ class Forks:
             one.evals += first_cost(one.example)
             one.parked[:] = 0
             reading = Reading(tokens, tokens[:0], place, len(suffix), one.example.id, one.index)
-            starts.append(Start(reading, suffix, one.example.suffix, 0.0, 0, empty[len(suffix)]))
+            starts.append(Start(reading, suffix, one.example.suffix, 0.0, 0, empty[len(suffix)], on_target=True))
         hidden = self.reader.states([s.reading for s in starts]) if starts else None
         done = None if hidden is None or hidden.device.type != "cuda" else torch.cuda.Event()  # type: ignore[no-untyped-call]
         if done is not None:
@@ -207,7 +207,7 @@ class Forks:
 
     def _aside(self) -> torch.cuda.Stream:
         if self._stream is None:
-            self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            self._stream = torch.cuda.Stream(priority=-1)  # type: ignore[no-untyped-call]
         return self._stream
 
     def _fork(self, searches: Sequence[Search]) -> None:

@@ -36,6 +36,7 @@ class Start:
     written: int
     state: NDArray[np.int16]
     known: Ints | None = None
+    on_target: bool = False  # the spine is the suffix itself
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -249,14 +250,18 @@ class _Batch:
         log_mass = torch.tensor([s.log_mass for s in starts], dtype=torch.float64, device=device)
         targets = metric.targets([s.suffix for s in starts], device)
 
-        states = [torch.from_numpy(np.stack([s.state for s in starts])).to(device)]
-        for i in range(spine.shape[1] - 1):
-            window = metric.window(targets, first + i)
-            states.append(metric.advance(states[-1], first + i, lengths, window, spine[:, i : i + 1])[:, 0])
         written = first[row] + step
+        if all(s.on_target for s in starts):
+            state = metric.along(written, lengths[row])
+        else:
+            states = [torch.from_numpy(np.stack([s.state for s in starts])).to(device)]
+            for i in range(spine.shape[1] - 1):
+                window = metric.window(targets, first + i)
+                states.append(metric.advance(states[-1], first + i, lengths, window, spine[:, i : i + 1])[:, 0])
+            state = torch.stack(states, 1)[row, step]
         return cls(
             row=row, step=step, spine=spine[row, step], fed=fed, log_mass=log_mass[row], written=written,
-            lengths=lengths[row], state=torch.stack(states, 1)[row, step], window=metric.window(targets[row], written),
+            lengths=lengths[row], state=state, window=metric.window(targets[row], written),
         )  # fmt: skip
 
     def children(self, metric: Metric, tokens: Tensor, eos: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
