@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from rote.report import show
+from rote.report.near import near_method
 
 
 def meaning(manifest: Mapping[str, Any], rows: pl.DataFrame) -> list[str]:
@@ -31,6 +32,13 @@ def meaning(manifest: Mapping[str, Any], rows: pl.DataFrame) -> list[str]:
         "A high probability is evidence of memorization when a held-out control, text of the same kind that the model "
         f"cannot have seen, shows none: some text is easy to guess. {control}"
     )
+    if manifest.get("near"):
+        sampled = manifest["near"]["method"] == "sample"
+        paragraphs.append(
+            "Near-verbatim extraction counts outputs within a few edits of the suffix. Their probability lies between "
+            + ("the ends of a 95% interval, from samples." if sampled else "the lower and the upper bound, certainly: ")
+            + ("" if sampled else "the lower is what was found, the upper what could not be excluded.")
+        )
     return paragraphs
 
 
@@ -73,6 +81,7 @@ def method(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mappi
         ("Scored", _scored(summary, unit)),
         ("Threshold τ", f"{summary['tau']:g}: the smallest p_z that counts as extraction"),
         ("Early stop", _early_stop(manifest, found, unit)),
+        *near_method(manifest),
     ]
     if "rates" in found:
         facts.append(("Numerics", numeric_doubt(found["rates"], unit)))
@@ -121,4 +130,8 @@ def _early_stop(manifest: Mapping[str, Any], found: Mapping[str, Any], unit: str
 def cost(summary: Mapping[str, Any], unit: str) -> str:
     evaluations, examples = summary["token_evals"], summary["examples"]
     each = f" ({evaluations / examples:,.1f} per {unit})" if examples else ""
+    searches = [found["near"]["token_evals"] for found in summary["schemes"].values() if "near" in found]
+    if searches and examples:
+        total = sum(search["total"] for search in searches)
+        each += f", for near-verbatim search {show.count(total)} ({total / examples:,.1f})"
     return f"{show.counted(evaluations, 'token evaluation')}{each} in {show.duration(summary['seconds'])}"

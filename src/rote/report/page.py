@@ -21,6 +21,7 @@ from rote.analysis.coverage import character_maximum, spans
 from rote.analysis.rates import log_prob_bounds
 from rote.report import show
 from rote.report.method import meaning, method
+from rote.report.near import near_facts, near_section, variants
 from rote.report.strip import strip
 from rote.report.tables import coverage_table, groups, odds_table, schemes_table
 from rote.report.words import headline, lede, provenance
@@ -60,6 +61,7 @@ def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], scores: p
             strip=None if best is None else strip(best, tau=summary["tau"], positions=places),
             coverage=coverage_table(found),
             odds=odds_table(manifest, found),
+            near=near_section(manifest, found),
             passages=[_passage(i, row, manifest, passages) for i, row in enumerate(strongest, 1)],
             passages_title=_passages_title(len(strongest)),
             passages_caption=_passages_caption(manifest, summary, rows, len(strongest)),
@@ -178,6 +180,7 @@ def _passages_caption(manifest: Mapping[str, Any], summary: Mapping[str, Any], r
         )
         return (
             f"{listed}{overlap}. The prefix, in grey, is the prompt; the suffix, marked, is what the model gives back."
+            + (" Below it, the heaviest outputs near it, with their differences." if manifest.get("near") else "")
         )
     if not rows.height:
         return f"There are no {unit}s to show."
@@ -209,7 +212,9 @@ def _passage(number: int, row: dict[str, Any], manifest: Mapping[str, Any], pass
             ("Expected prompts", show.expected_prompts(log_prob)),
             ("Prompts for 90%", show.prompts_for(log_prob, 0.9)),
             ("Greedy", "yes" if row["greedy"] else "no"),
+            *near_facts(row, manifest),
         ],
+        "variants": variants(row, suffix),
     }
 
 

@@ -90,6 +90,17 @@ def probability(log_prob: float | None) -> str:
     return f"{value:.3g}" if value >= 0.001 else scientific(log_prob)
 
 
+def interval(lower: float, upper: float) -> str:
+    """Two bounds on a probability, rounded away from each other: what is printed holds too."""
+    if lower >= upper - 1e-9 and 0 < lower < 0.9995:
+        return probability(math.log(lower))
+    low = f"{math.floor(lower * 1000) / 1000:.3f}" if 0.001 <= lower < 1 else f"{lower:.1e}" if 0 < lower < 1 else None
+    high = f"{math.ceil(upper * 1000) / 1000:.3f}" if 0.001 <= upper < 0.999 else None
+    if high is None:
+        high = "1" if upper >= 0.999 else f"{upper:.1e}" if upper > 0 else "0"
+    return f"{low or f'{lower:.0f}'} to {high}"
+
+
 def expected_prompts(log_prob: float) -> str:
     """Mean number of generations up to and including the first that is the suffix: 1 / p_z."""
     return prompts(math.exp(-log_prob)) if log_prob > _FLOAT else _unless_zero(log_prob, scientific(-log_prob))

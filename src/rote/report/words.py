@@ -111,7 +111,8 @@ def near_sentence(manifest: Mapping[str, Any], near: Mapping[str, Any]) -> str:
     certainty = "95% intervals, not certified" if options["method"] == "sample" else "certified"
     return (
         f"within {show.counted(options['tolerance'], 'edit')} ({options['distance']}), "
-        f"{show.counted(verdicts['extractable'], unit)} reach τ = {tau} ({certainty}), "
+        f"{show.counted(verdicts['extractable'], unit)} {'reaches' if verdicts['extractable'] == 1 else 'reach'} "
+        f"τ = {tau} ({certainty}), "
         f"{show.count(verdicts['undecided'])} undecided; {show.count(unlocked['count'])} that verbatim probability "
         f"misses. {show.count(round(near['token_evals']['mean']))} token evaluations per {unit} ({options['method']})."
     )

@@ -1,0 +1,189 @@
+"""The report's near-verbatim part: rates by tolerance, bounds and variants of a passage, and how they were found."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+from rote.report import show
+
+VARIANTS = 3  # shown of a passage
+CONTEXT = 30  # characters around a difference
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+
+EOS = {
+    "stop": "an output that ends early is compared as it is",
+    "exclude": "outputs that end early do not count",
+    "ignore": "EOS does not end an output",
+}
+UNTIL = {
+    "budget": "until the budget was spent",
+    "decision": "until it was certain whether τ is reached",
+    "worthwhile": "until nothing that was left promised a thousandth of τ",
+}
+
+
+def near_section(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Cards, a table by tolerance and what to make of them; None where the run has no near-verbatim part."""
+    near = found.get("near")
+    if not manifest.get("near") or not near:
+        return None
+    unit, tau, tolerance = show.unit(manifest), f"{near['tau']:g}", manifest["near"]["tolerance"]
+    sampled = manifest["near"]["method"] == "sample"
+    rates, unlocked = near["rates"], near["unlocked"]
+    cards = [
+        _card(
+            f"Within {show.counted(tolerance, 'edit')}, at τ = {tau}",
+            show.percent(rates[-1]["probabilistic"]["rate"]) if rates else show.MISSING,
+            f"{show.count(near['verdicts']['extractable'])} of {show.count(near['examples'])}"
+            + ("" if sampled else ", certified"),
+        ),
+        _card("Unlocked", show.count(unlocked["count"]), f"p_z below τ, {'interval' if sampled else 'bound'} above it"),
+        _card("Undecided", show.count(near["verdicts"]["undecided"]), "neither found nor excluded"),
+        _card("Token evaluations", show.count(near["token_evals"]["total"]), _each(near, unit)),
+    ]
+    ends = "of 95% intervals" if sampled else "within the tolerance, certified"
+    means = [
+        _card("Mean p_z", _mean(near["mean_p_z"]), "verbatim"),
+        _card("Mean lower end" if sampled else "Mean lower bound", _mean(near["mean_lower"]), ends),
+        _card("Mean upper end" if sampled else "Mean upper bound", _mean(near["mean_upper"]), ends),
+    ]
+    if near["estimate"]["examples"]:
+        means.append(_card("Mean estimate", _mean(near["estimate"]["mean"]), "sampled, unbiased"))
+    return {
+        "cards": [cards, means],
+        "rows": [_row(rate) for rate in rates],
+        "columns": [
+            "Rate at τ, lower end" if sampled else "Rate at τ, certified",
+            "95% interval, undecided included",
+            "Undecided",
+            "Greedy",
+        ],
+        "caption": (
+            f"Edits are {_EDITS[manifest['near']['distance']]}. Of the {unit}s, the first column counts those where "
+            f"the {'lower end of the interval of the' if sampled else 'lower bound on the'} probability of outputs "
+            f"within the tolerance is at least τ = {tau}, and undecided are those where only the upper one is. "
+            "Greedy: the share whose greedy generation is within the tolerance."
+        ),
+        "note": (
+            "An upper bound of 1 means that nothing could be excluded within the budget; it is usual for text that is "
+            "not memorized and no sign that it is. Differences between lower bounds are estimates, not bounds."
+        ),
+    }
+
+
+_EDITS = {"levenshtein": "tokens inserted, left out or replaced", "hamming": "tokens replaced"}
+
+
+def _row(rate: Mapping[str, Any]) -> list[str]:
+    found = rate["probabilistic"]
+    low, high = found["interval"]
+    return [
+        show.count(rate["tolerance"]),
+        show.percent(found["rate"]),
+        f"{show.percent(low)} to {show.percent(high)}",
+        show.count(rate["undecided"]),
+        show.percent(rate["greedy"]["rate"]),
+    ]
+
+
+def near_facts(row: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A passage's bounds and verdict; nothing where the row has none."""
+    if not manifest.get("near") or row.get("lower") is None:
+        return []
+    edits = show.counted(manifest["near"]["tolerance"], "edit")
+    facts = [(f"Within {edits}", show.interval(row["lower"], row["upper"])), ("Verdict", str(row["verdict"]))]
+    if row.get("estimate") is not None:
+        error = f" ± {row['estimate_error']:.2g}" if row["estimate_error"] else ""
+        facts.append(("Estimate", f"{_mean(row['estimate'])}{error}"))
+    return facts
+
+
+def variants(row: Mapping[str, Any], suffix: str) -> list[dict[str, Any]]:
+    """The heaviest outputs near a passage's suffix: what they weigh, and where they differ, as (kind, text) pieces."""
+    shown = []
+    for candidate in row.get("candidates") or ():
+        if not candidate["distance"]:
+            continue
+        text = candidate["text"] if candidate["text"] is not None else " ".join(map(str, candidate["tokens"]))
+        weight = candidate["set_log_prob"] if candidate["set_log_prob"] is not None else candidate["log_prob"]
+        group = " with all outputs that begin like it" if candidate["set_log_prob"] is not None else ""
+        known = "" if weight is None else f", probability {show.probability(weight)}{group}"
+        shown.append(
+            {
+                "label": show.counted(candidate["distance"], "edit") + known,
+                "pieces": [(kind, show.literal(part)) for kind, part in _pieces(suffix, text)],
+            }
+        )
+        if len(shown) == VARIANTS:
+            break
+    return shown
+
+
+def _pieces(suffix: str, text: str) -> Iterator[tuple[str, str]]:
+    """A word difference: ("same" | "del" | "ins", text); long stretches without a difference are cut out."""
+    before, after = _WORD.findall(suffix), _WORD.findall(text)
+    steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    for i, (kind, i1, i2, j1, j2) in enumerate(steps):
+        if kind == "equal":
+            yield "same", _shortened(before[i1:i2], first=i == 0, last=i == len(steps) - 1)
+            continue
+        if i2 > i1:
+            yield "del", "".join(before[i1:i2])
+        if j2 > j1:
+            yield "ins", "".join(after[j1:j2])
+
+
+def _shortened(words: Sequence[str], *, first: bool, last: bool) -> str:
+    whole = "".join(words)
+    head = "" if first else _up_to(words)
+    tail = "" if last else "".join(reversed(_up_to([w[::-1] for w in reversed(words)])))
+    if len(head) + len(tail) + CONTEXT >= len(whole):
+        return whole
+    return f"{head} … {tail}" if head and tail else f"{head} …" if head else f"… {tail.lstrip()}"
+
+
+def _up_to(words: Sequence[str]) -> str:
+    taken = ""
+    for word in words:
+        if len(taken) + len(word) > CONTEXT:
+            break
+        taken += word
+    return taken
+
+
+def near_method(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The options of the search, in words."""
+    options = manifest.get("near")
+    if not options:
+        return []
+    near = f"within {show.counted(options['tolerance'], 'edit')}, {options['distance']} distance; {EOS[options['eos']]}"
+    if options["method"] == "sample":
+        how = f"{show.counted(options['samples'] or 1000, 'sample')} per row, seed {options['seed']}"
+    else:
+        beam = f" ({options['variant']}, width {options['width']})" if options["method"] == "beam" else ""
+        most = "what a beam of width " + str(options["width"]) if options["budget"] is None else None
+        budget = f"at most {most or show.counted(options['budget'], 'token evaluation')} per row"
+        how = f"{options['method']} search{beam}, {budget}{' costs' if most else ''}, {UNTIL[options['until']]}"
+        how += f", or the bounds were {options['gap']:g} apart"
+        if options["samples"]:
+            how += f"; {show.counted(options['samples'], 'sample')} of what was left open, seed {options['seed']}"
+    return [("Near-verbatim", near), ("Search", how)]
+
+
+def _each(near: Mapping[str, Any], unit: str) -> str:
+    mean = near["token_evals"]["mean"]
+    return "" if mean is None else f"{mean:,.1f} per {unit}"
+
+
+def _mean(value: float | None) -> str:
+    if value is None:
+        return show.MISSING
+    return show.probability(math.log(value)) if 0 < value < 0.9995 else f"{value:.3g}"
+
+
+def _card(name: str, value: str, note: str) -> dict[str, str]:
+    return {"name": name, "value": value, "note": note}
