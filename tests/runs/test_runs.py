@@ -56,7 +56,16 @@ def test_the_table_has_the_documented_columns(undisturbed: Run) -> None:
         "suffix_end": pl.Int64, "log_prob": pl.Float64, "greedy": pl.Boolean, "stopped": pl.Boolean,
         "token_evals": pl.Int32, "token_log_probs": pl.List(pl.Float32), "base_log_probs": pl.List(pl.Float32),
         "ranks": pl.List(pl.Int32), "margins": pl.List(pl.Float32), "repetitions": pl.Int64, "split": pl.String,
-        "metadata": pl.String,
+        "metadata": pl.String, "lower": pl.Float64, "upper": pl.Float64, "lower_by_tolerance": pl.List(pl.Float64),
+        "upper_by_tolerance": pl.List(pl.Float64), "verdict": pl.String, "near_token_evals": pl.Int32,
+        "eos_mass": pl.Float64, "estimate": pl.Float64, "estimate_error": pl.Float64,
+        "candidates": pl.List(
+            pl.Struct(
+                {"tokens": pl.List(pl.Int32), "text": pl.String, "log_prob": pl.Float64, "set_log_prob": pl.Float64,
+                 "distance": pl.Int16}
+            )
+        ),
+        "greedy_distance": pl.Int32,
     }  # fmt: skip
 
 

@@ -45,11 +45,9 @@ def digest(text: str) -> str:
 
 def refuse_if_different(stored: Mapping[str, Any], asked: Mapping[str, Any], folder: str) -> None:
     """Raise a RunError that names every field in which the stored run and the asked one differ."""
-    before, now = dict(_flat(stored)), dict(_flat(asked))
     differing = [
-        f"{key}: the folder has {before.get(key, 'nothing')!r}, this command {now.get(key, 'nothing')!r}"
-        for key in sorted(before.keys() | now.keys())
-        if key not in NOT_DECIDING and before.get(key) != now.get(key)
+        f"{key}: the folder has {_shown(before)}, this command {_shown(now)}"
+        for key, before, now in _differing(stored, asked)
     ]
     if differing:
         raise RunError(
@@ -59,9 +57,16 @@ def refuse_if_different(stored: Mapping[str, Any], asked: Mapping[str, Any], fol
         )
 
 
-def _flat(tree: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{key}.")
-        else:
-            yield before + key, value
+def _differing(stored: Mapping[str, Any], asked: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any, Any]]:
+    for key in sorted(stored.keys() | asked.keys()):
+        before, now = stored.get(key, "nothing"), asked.get(key, "nothing")
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            yield from _differing(before, now, f"{above}{key}.")
+        elif above + key not in NOT_DECIDING and before != now:
+            yield above + key, before, now
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={part}" for key, part in value.items() if part is not None)
+    return repr(value)
