@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from rote import Run
 from rote.corpus.formats import write_examples
 from tests import tiny
 from tests.command import Result, rote_here, rote_process
+from tests.conftest import ROOT
 
 ALL_GOOD = ("--prefix", "8", "--suffix", "6", "--stride", "50", "--device", "cpu")
 
@@ -176,6 +178,41 @@ def test_impossible_option(options: list[str], words: list[str], book: Path, tin
     assert not (book.parent / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--tolerance", "-1"], ["the tolerance must be a whole number of at least 0, not -1"]),
+        (["--distance", "cosine"], ["unknown distance 'cosine'; use levenshtein or hamming"]),
+        (["--eos", "maybe"], ["unknown EOS policy 'maybe'; use stop, exclude or ignore"]),
+        (["--method", "guess"], ["unknown method 'guess'; use fork, beam, sample"]),
+        (["--variant", "wide"], ["unknown variant 'wide'; use closing, pruned, baseline"]),
+        (["--until", "dawn"], ["unknown until 'dawn'; use budget, decision, worthwhile"]),
+        (["--budget", "12"], ["a budget of 12 token evaluations does not cover the first pass; give at least 13"]),
+        (["--width", "0"], ["width must be at least 1, not 0"]),
+        (["--samples", "0"], ["samples must be at least 1, not 0"]),
+        (["--method", "beam", "--samples", "5"], ["samples go with method 'sample' or 'fork', not with 'beam'"]),
+        (["--gap", "1"], ["gap must lie in [0, 1), not 1"]),
+        (["--stop-early"], ["near-verbatim extraction needs every example in full", "leave stop_early out"]),
+    ],
+    ids=" ".join,
+)
+def test_impossible_option_of_near(options: list[str], words: list[str], book: Path, tiny_folder: Path) -> None:
+    refused(scan(book, tiny_folder, "--near", *options), *words)
+    assert not (book.parent / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("tolerance", "3"), ("distance", "hamming"), ("budget", "99"), ("method", "beam"), ("variant", "pruned"),
+        ("width", "5"), ("samples", "10"), ("eos", "ignore"), ("gap", "0"), ("until", "budget"), ("seed", "0"),
+    ],
+)  # fmt: skip
+def test_options_of_near_need_near(option: str, value: str, book: Path, tiny_folder: Path) -> None:
+    refused(scan(book, tiny_folder, f"--{option}", value), f"--{option} is an option of --near; give --near as well")
+    assert not (book.parent / "run").exists()
+
+
 @pytest.mark.parametrize("device", ["cuda", "cuda:99", "mps"])
 def test_device_that_is_not_there(device: str, book: Path, tiny_folder: Path) -> None:
     import torch
@@ -292,6 +329,50 @@ def test_scan_and_report(bundled: Any, alice: str, tmp_path: Path) -> None:
 
     machine = rote_here("report", out, "--json")
     assert json.loads(machine.out) == json.loads((out / "summary.json").read_text())
+
+
+def test_near(tmp_path: Path) -> None:
+    lines = (ROOT / "training/ladder.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "some.jsonl").write_text("".join(lines[i] for i in (0, 132, 153, 239)), encoding="utf-8")
+    out = tmp_path / "run"
+    options = ["--near", "--budget", "160", "--tolerance", "3", "--samples", "20", "--device", "cpu"]
+    result = rote_here("score", tmp_path / "some.jsonl", "--out", out, *options)
+    assert result.code == 0, result.err
+    assert re.search(r"^near +within 3 edits \(levenshtein\), 3 examples reach", result.out, re.MULTILINE)
+    assert "for near-verbatim search" in result.out
+
+    run = Run.open(out)
+    wanted = {"tolerance": 3, "budget": 160, "samples": 20, "gap": 0.01, "until": "worthwhile", "method": "fork"}
+    assert wanted.items() <= run.manifest["near"].items()
+    rows = run.scores.to_dicts()
+    for row in rows:
+        assert len(row["lower_by_tolerance"]) == len(row["upper_by_tolerance"]) == 4
+        assert math.exp(row["log_prob"]) - 1e-6 <= row["lower"] <= row["upper"] <= 1
+        assert row["estimate"] >= row["lower"] - 1e-9
+        assert row["greedy_distance"] in range(5)
+    assert [row["verdict"] for row in rows] == ["undecided", "extractable", "extractable", "extractable"]
+    assert all(row["candidates"] for row in rows[1:])
+    (numbers,) = json.loads((out / "summary.json").read_text())["schemes"].values()
+    assert numbers["near"]["verdicts"] == {"extractable": 3, "not extractable": 0, "undecided": 1}
+
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert ">Near-verbatim</h2>" in page
+    assert "<del>" in page
+    again = rote_here("report", out)
+    assert (again.code, again.out) == (0, result.out)
+    changed = rote_here("score", tmp_path / "some.jsonl", "--out", out, *options, "--seed", "1")
+    assert changed.code == 1
+    assert "near.seed: the folder has 0, this command 1" in changed.err
+
+
+def test_near_scan_by_beam(book: Path, tiny_folder: Path) -> None:
+    options = ["--near", "--method", "beam", "--variant", "baseline", "--width", "2", "--tolerance", "1"]
+    result = scan(book, tiny_folder, *options)
+    assert result.code == 0, result.err
+    assert re.search(r"^near .* \(beam\)\.$", result.out, re.MULTILINE)
+    scores = Run.open(book.parent / "run").scores
+    assert scores["near_token_evals"].max() == 8 + 5 * 2
+    assert not scores["lower"].has_nulls()
 
 
 def test_schemes_from_options(book: Path, tiny_folder: Path) -> None:

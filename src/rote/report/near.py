@@ -165,9 +165,10 @@ def near_method(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
         how = f"{show.counted(options['samples'] or 1000, 'sample')} per row, seed {options['seed']}"
     else:
         beam = f" ({options['variant']}, width {options['width']})" if options["method"] == "beam" else ""
-        most = "what a beam of width " + str(options["width"]) if options["budget"] is None else None
-        budget = f"at most {most or show.counted(options['budget'], 'token evaluation')} per row"
-        how = f"{options['method']} search{beam}, {budget}{' costs' if most else ''}, {UNTIL[options['until']]}"
+        most = f"what a beam of width {options['width']} costs"
+        if options["budget"] is not None:
+            most = show.counted(options["budget"], "token evaluation")
+        how = f"{options['method']} search{beam}, at most {most} per row, {UNTIL[options['until']]}"
         how += f", or the bounds were {options['gap']:g} apart"
         if options["samples"]:
             how += f"; {show.counted(options['samples'], 'sample')} of what was left open, seed {options['seed']}"
