@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,7 +23,7 @@ from rote.decoding import TargetScores
 from rote.extraction.distance import Metric, hamming, levenshtein
 from rote.extraction.frontier import Frontier, Nodes
 from rote.extraction.outcome import Candidate, Goal, completed, heaviest
-from rote.extraction.reader import Ints, Reader, Reading
+from rote.extraction.reader import Ints, Packed, Reader, Reading
 from rote.extraction.spines import Children, Expansion, Floats, Start, expand
 from rote.tokens import Example
 
@@ -89,12 +88,14 @@ class Search:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Begun:
-    """First passes that the device is at."""
+    """First passes that are about to be read."""
 
     searches: list[Search]
     starts: list[Start]
-    hidden: Tensor | None
-    done: torch.cuda.Event | None
+    packed: Packed | None
+
+    def read(self, reader: Reader) -> Tensor | None:
+        return reader.states([s.reading for s in self.starts], self.packed) if self.starts else None
 
 
 def first_cost(example: Example) -> int:
@@ -114,7 +115,6 @@ class Forks:
         """
         self.reader, self.metric, self.budget, self.goal = reader, metric, budget, goal
         self.shown, self.scores = shown, scores
-        self._stream: torch.cuda.Stream | None = None
         self.bos = [] if reader.model.bos_id is None else [reader.model.bos_id]
 
     def run(self, examples: Sequence[Example], *, at_once: int) -> Iterator[list[Search]]:
@@ -131,7 +131,8 @@ class Forks:
         while waiting or active:
             count = min(at_once - len(active), len(waiting))
             new = [self._root(i, e) for i, e in (waiting.popleft() for _ in range(count))]
-            self._book(self._begin(new))
+            begun = self._begin(new)
+            self._book(begun, self._sorted(begun, begun.read(self.reader)))
             going: list[Search] = []
             done: list[Search] = []
             for one in active + new:
@@ -140,19 +141,21 @@ class Forks:
             if done:
                 yield done
             for one in done:
-                for entries in one.entries:
-                    self.reader.give(entries)
+                self.reader.give(*one.entries)
             active = going
             self._fork(active)
 
     def _first_passes(self, examples: Sequence[Example], at_once: int) -> Iterator[list[Search]]:
-        """First passes alone: while the host books one batch, the device reads the next."""
+        """First passes alone. While the device reads one batch, the host books the last and packs the next."""
         every = [self._root(i, e) for i, e in enumerate(examples)]
         batches = [every[start : start + at_once] for start in range(0, len(every), at_once)]
         begun = self._begin(batches[0])
+        hidden = begun.read(self.reader)
         for i, batch in enumerate(batches):
-            ahead = self._begin(batches[i + 1]) if i + 1 < len(batches) else begun
-            self._book(begun)
+            ahead = self._begin(batches[i + 1]) if i + 1 < len(batches) else _Begun([], [], None)
+            found = self._sorted(begun, hidden)
+            hidden = ahead.read(self.reader)
+            self._book(begun, found)
             begun = ahead
             self._complete(batch)
             yield batch
@@ -170,7 +173,7 @@ class Forks:
         return Search(index, example, closed, 1 - closed, Frontier(len(closed)))
 
     def _begin(self, searches: Sequence[Search]) -> _Begun:
-        """Set off the first pass: the suffix itself is the spine."""
+        """Prepare the first pass: the suffix itself is the spine."""
         searches = [one for one in searches if first_cost(one.example) <= self.budget(one.example)]
         lengths = {len(one.example.suffix) for one in searches}
         empty = {n: self.metric.start(torch.tensor([n]))[0].numpy() for n in lengths}
@@ -184,31 +187,20 @@ class Forks:
             one.parked[:] = 0
             reading = Reading(tokens, tokens[:0], place, len(suffix), one.example.id, one.index)
             starts.append(Start(reading, suffix, one.example.suffix, 0.0, 0, empty[len(suffix)], on_target=True))
-        hidden = self.reader.states([s.reading for s in starts]) if starts else None
-        done = None if hidden is None or hidden.device.type != "cuda" else torch.cuda.Event()  # type: ignore[no-untyped-call]
-        if done is not None:
-            done.record()
-        return _Begun(searches, starts, hidden, done)
+        packed = None if self.reader.keeps else self.reader.pack([s.reading for s in starts])
+        return _Begun(searches, starts, packed)
 
-    def _book(self, begun: _Begun) -> None:
-        """Sort what the first pass read. On a stream of its own: it need not wait for what the device is at since."""
-        if begun.hidden is None:
-            return
+    def _sorted(self, begun: _Begun, hidden: Tensor | None) -> list[Expansion]:
+        if hidden is None:
+            return []
         keeps = self.reader.keeps
-        with nullcontext() if begun.done is None else torch.cuda.stream(self._aside()):
-            if begun.done is not None:
-                torch.cuda.current_stream().wait_event(begun.done)
-                begun.hidden.record_stream(torch.cuda.current_stream())
-            found = expand(self.reader, self.metric, begun.starts, begun.hidden, children=keeps, scores=self.scores)
+        return expand(self.reader, self.metric, begun.starts, hidden, children=keeps, scores=self.scores)
+
+    def _book(self, begun: _Begun, found: Sequence[Expansion]) -> None:
         for one, start, expansion in zip(begun.searches, begun.starts, found, strict=True):
             one.scores = expansion.scores
             guess = np.log(np.full(len(start.spine), 0.5))
             self._add(one, start, expansion, start.reading.place, start.spine[:-1], guess, 0, 1)
-
-    def _aside(self) -> torch.cuda.Stream:
-        if self._stream is None:
-            self._stream = torch.cuda.Stream(priority=-1)  # type: ignore[no-untyped-call]
-        return self._stream
 
     def _fork(self, searches: Sequence[Search]) -> None:
         """Read on from the most promising open nodes of every sequence."""
@@ -346,11 +338,10 @@ class Forks:
         """Finish the heaviest closed sets with one member each; score it where budget and memory allow."""
         tasks: list[tuple[Search, _Set, tuple[int, ...]]] = []
         readings, targets = [], []
-        for one in searches:
+        for one in searches if self.shown else ():
             left = self.budget(one.example) - one.evals
-            weakest = (
-                heaviest(one.candidates, self.shown)[-1].weight if len(one.candidates) >= self.shown else -math.inf
-            )
+            full = len(one.candidates) >= self.shown
+            weakest = one.candidates[-1].weight if full else -math.inf
             for found in one.sets:
                 if found.log_mass < weakest:
                     continue

@@ -11,7 +11,7 @@ from typing import get_args
 import numpy as np
 
 from rote.decoding import GREEDY, Scheme
-from rote.errors import InputError
+from rote.errors import InputError, ModelError
 from rote.extraction.beam import Beams, Variant
 from rote.extraction.distance import Distance, EosPolicy, Metric
 from rote.extraction.fork import Forks, Search, first_cost
@@ -127,14 +127,18 @@ def _forks(
     first = max(first_cost(e) for e in examples)
     if not samples and all(allowed(e) <= first_cost(e) for e in examples):  # first passes alone need no memory
         at_once = max(1, model.batch_tokens // (first + 1)) if batch_size == "auto" else batch_size
-        reader, most = Reader(model, scheme, 0), first
+        reader, most, part = Reader(model, scheme, 0), first, 0
     else:
-        drawn = samples * max(len(e.suffix) for e in examples)
-        reader, at_once, most = _room(model, scheme, len(examples), max(map(allowed, examples)), drawn, batch_size)
+        longest = max(len(e.suffix) for e in examples)
+        part = max(1, min(samples, model.memory_positions // (4 * longest)))  # samples drawn at a time
+        most = max(map(allowed, examples))
+        reader, at_once, most = _room(
+            model, scheme, len(examples), most, batch_size, least=first, beside=part * longest if samples else 0
+        )
     forks = Forks(reader, metric, budget=lambda e: min(allowed(e), most), goal=goal, shown=shown, scores=True)
     sampler = Sampler(reader, metric, every=False)
     for done in forks.run(examples, at_once=at_once):
-        guesses = _residuals(sampler, done, samples, seed) if samples else {}
+        guesses = _residuals(sampler, done, samples, part, seed) if samples else {}
         for search in done:
             yield search.index, NearVerbatim(
                 example_id=search.example.id, scheme=scheme, method="fork", distance=metric.distance,
@@ -145,22 +149,28 @@ def _forks(
             )  # fmt: skip
 
 
-def _residuals(sampler: Sampler, done: Sequence[Search], samples: int, seed: int) -> dict[int, Estimate]:
-    """The residual estimates of finished searches; what was drawn is added to their cost."""
+def _residuals(sampler: Sampler, done: Sequence[Search], samples: int, part: int, seed: int) -> dict[int, Estimate]:
+    """The residual estimates of finished searches; what was drawn, `part` samples at a time, is added to their cost."""
+    begun = [search for search in done if search.spines]  # of others nothing is known
+    hits = {search.index: 0 for search in begun if search.frontier}
+    for start in range(0, samples, part):
+        draws = [
+            sampler.residual(search, min(part, samples - start), _rng(seed, search.example, start // part))
+            for search in begun
+            if search.frontier
+        ]
+        searches = {search.index: search for search in begun}
+        for draw in sampler.run(draws, at_once=len(draws) or 1):
+            searches[draw.index].evals += draw.evals
+            hits[draw.index] += int(draw.hits[-1])
     guesses = {}
-    draws = []
-    for search in done:
+    for search in begun:
         lower, upper = search.bounds()[-1]
-        if search.frontier:
-            draws.append(sampler.residual(search, samples, _rng(seed, search.example)))
+        if search.index in hits:
+            still = float(search.frontier.exactly_open()[-1])
+            guesses[search.index] = estimate(lower, still, hits[search.index], samples, seed)
         else:
-            guesses[search.index] = Estimate(lower, (upper - lower) / 2, (lower, upper), 0, seed)
-    searches = {search.index: search for search in done}
-    for draw in sampler.run(draws, at_once=len(draws) or 1):
-        search = searches[draw.index]
-        search.evals += draw.evals
-        still = float(search.frontier.exactly_open()[-1])
-        guesses[draw.index] = estimate(search.bounds()[-1][0], still, int(draw.hits[-1]), samples, seed)
+            guesses[search.index] = Estimate(lower, upper - lower, (lower, upper), 0, seed)
     return guesses
 
 
@@ -169,7 +179,8 @@ def _beams(
     allowed: Callable[[Example], int], variant: Variant, width: int, shown: int, batch_size: BatchSize,
 ) -> Iterator[tuple[int, NearVerbatim]]:  # fmt: skip
     cost = max(min(allowed(e), len(e.prefix) + (len(e.suffix) - 1) * width) for e in examples)
-    reader, at_once, most = _room(model, scheme, len(examples), cost, 0, batch_size)
+    prefix = max(len(e.prefix) for e in examples)
+    reader, at_once, most = _room(model, scheme, len(examples), cost, batch_size, least=prefix)
     reader.width = min(model.vocabulary, max(reader.width, width))
     beams = Beams(
         reader,
@@ -199,7 +210,8 @@ def _sampled(
     part = max(1, min(samples, (model.memory_positions - prefix - 1) // longest))
     sizes = [min(part, samples - start) for start in range(0, samples, part)]
     count = len(examples) * len(sizes)
-    reader, at_once, _ = _room(model, scheme, count, prefix + part * longest, 0, batch_size)
+    each = prefix + part * longest
+    reader, at_once, _ = _room(model, scheme, count, each, batch_size, least=each)
     sampler = Sampler(reader, metric, every=True)
     draws = (
         sampler.plain(i, example, size, _rng(seed, example, p))
@@ -223,13 +235,19 @@ def _sampled(
 
 
 def _room(
-    model: LogitModel, scheme: Scheme, examples: int, each: int, beside: int, batch_size: BatchSize
+    model: LogitModel, scheme: Scheme, examples: int, each: int, batch_size: BatchSize, *, least: int, beside: int = 0
 ) -> tuple[Reader, int, int]:
     """(reader, examples at once, most token evaluations of one) such that all that is read fits into memory.
 
-    Every example may feed `each` positions and one BOS, and `beside` more after its search.
+    Every example may feed `each` positions and one BOS, `least` of them at the least, and `beside` after its search.
     """
-    each = min(each, model.memory_positions - beside - 1)
+    room = model.memory_positions - beside - 1
+    if room < min(each, least):
+        raise ModelError(
+            f"{model.memory_positions:,} positions fit into this device's memory beside the model, but one example "
+            f"needs {least + beside + 1:,}; use a smaller model, a 16-bit dtype, fewer samples or shorter examples."
+        )
+    each = min(each, room)
     fits = max(1, model.memory_positions // (each + beside + 1))
     at_once = min(examples, fits, AT_ONCE) if batch_size == "auto" else min(examples, batch_size)
     return Reader(model, scheme, at_once * (each + beside + 1)), at_once, each

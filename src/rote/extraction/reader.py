@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rote.decoding import Scheme, Support, TargetScores, support, target_scores
 from rote.errors import ModelError
-from rote.extraction.verbatim import HEAD_BYTES, compiled_scores, out_of_memory
+from rote.extraction.verbatim import HEAD_BYTES, compiled_scores, out_of_memory, send
 from rote.models.base import LogitModel
 
 Ints = NDArray[np.int64]
@@ -46,6 +46,18 @@ class _Row:
     past: int = 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """A batch on the device."""
+
+    rows: Sequence[_Row]
+    tokens: Tensor
+    past: Tensor
+    place: Tensor
+    seen: Tensor
+    wanted: Tensor
+
+
 class Reader:
     def __init__(self, model: LogitModel, scheme: Scheme, entries: int) -> None:
         """`entries` = 0: nothing is kept, and every reading starts from the beginning."""
@@ -66,10 +78,10 @@ class Reader:
         taken, self._free = self._free[:count], self._free[count:]
         return taken
 
-    def give(self, entries: Ints) -> None:
+    def give(self, *entries: Ints) -> None:
         """These entries are no longer needed."""
         if self._memory is not None:
-            self._free = np.concatenate([self._free, entries])
+            self._free = np.concatenate([self._free, *entries])
 
     def read(
         self, readings: Sequence[Reading], targets: Ints, *, width: int = 0, scores: bool = False
@@ -79,29 +91,40 @@ class Reader:
         `width`: how many tokens to list, if not as many as usual. `scores`: also what verbatim scoring says.
         """
         labels = [r.label for r in readings for _ in range(r.predict)]
-        wanted = torch.from_numpy(targets).to(self.device)
+        wanted = send(targets, self.device)
         return self.supports(self.states(readings), wanted, labels, width=width, scores=scores)
 
-    def states(self, readings: Sequence[Reading]) -> Tensor:
-        """The model's states at the wanted positions, one row each, readings in order."""
+    def states(self, readings: Sequence[Reading], packed: Packed | None = None) -> Tensor:
+        """The model's states at the wanted positions, one row each, readings in order.
+
+        `packed`: what `pack` made of them, where there was time for that before.
+        """
         ends = np.cumsum([r.predict for r in readings])
-        rows = self._rows(readings)
+        rows = self._rows(readings) if packed is None else packed.rows
         parts: list[Tensor] = []
         places: list[Ints] = []
         at = 0
         while at < len(rows):
-            batch = rows[at : at + self._batch(rows, at)]
+            if packed is None:
+                packed = self._pack(rows[at : at + self._batch(rows, at)])
             try:
-                parts.append(self._hidden([row.pack for row in batch]))
+                parts.append(self._read(packed))
             except RuntimeError as error:
-                self._shrink(error, len(batch), batch[0].pack[0].label)
+                self._shrink(error, len(packed.rows), packed.rows[0].pack[0].label)
+                packed = None
                 continue
-            which = [i for row in batch for i in row.which]
+            which = [i for row in packed.rows for i in row.which]
             places += [np.arange(ends[i] - readings[i].predict, ends[i]) for i in which]
-            at += len(batch)
+            at += len(packed.rows)
+            packed = None
         hidden = torch.empty((int(ends[-1]), *parts[0].shape[1:]), dtype=parts[0].dtype, device=parts[0].device)
-        hidden[torch.from_numpy(np.concatenate(places)).to(hidden.device)] = torch.cat(parts)
+        hidden[send(np.concatenate(places), hidden.device)] = torch.cat(parts)
         return hidden
+
+    def pack(self, readings: Sequence[Reading]) -> Packed | None:
+        """Bring readings to the device before they are read; None where they take more than one batch."""
+        rows = self._rows(readings)
+        return self._pack(rows) if rows and self._batch(rows, 0) == len(rows) else None
 
     @torch.inference_mode()
     def supports(
@@ -170,11 +193,10 @@ class Reader:
             count, fed = count + 1, fed + row.fed
         return count
 
-    @torch.inference_mode()
-    def _hidden(self, rows: Sequence[Sequence[Reading]]) -> Tensor:
-        """Feed one batch; the states at the wanted positions, row by row."""
-        histories = [_union(pack) for pack in rows]
-        width = max(sum(len(r.tokens) for r in pack) for pack in rows)
+    def _pack(self, rows: Sequence[_Row]) -> Packed:
+        """One batch, padded, on the device."""
+        histories = [_union(row.pack) for row in rows]
+        width = max(row.fed for row in rows)
         length = max(len(entries) for entries, _ in histories)
         tokens = np.zeros((len(rows), width), dtype=np.int64)
         place = np.full((len(rows), width), -1, dtype=np.int64)
@@ -183,23 +205,28 @@ class Reader:
         if self.keeps:
             seen[:, np.arange(width), length + np.arange(width)] = True
         wanted = []
-        for row, (pack, (entries, columns)) in enumerate(zip(rows, histories, strict=True)):
-            past[row, : len(entries)] = entries
+        for number, (row, (entries, columns)) in enumerate(zip(rows, histories, strict=True)):
+            past[number, : len(entries)] = entries
             at = 0
-            for reading, own in zip(pack, columns, strict=True):
+            for reading, own in zip(row.pack, columns, strict=True):
                 here = slice(at, at + len(reading.tokens))
-                tokens[row, here], place[row, here] = reading.tokens, reading.place
+                tokens[number, here], place[number, here] = reading.tokens, reading.place
                 if self.keeps:
-                    seen[row, here, own] = True
-                    seen[row, here, length + at : length + here.stop] = np.tri(len(reading.tokens), dtype=np.bool_)
-                wanted.append(np.arange(row * width + here.stop - reading.predict, row * width + here.stop))
+                    seen[number, here, own] = True
+                    seen[number, here, length + at : length + here.stop] = np.tri(len(reading.tokens), dtype=np.bool_)
+                wanted.append(np.arange(number * width + here.stop - reading.predict, number * width + here.stop))
                 at = here.stop
-        fed = torch.from_numpy(tokens).to(self.device)
+        sent = (send(a, self.device) for a in (tokens, past, place, seen, np.concatenate(wanted)))
+        return Packed(rows, *sent)
+
+    @torch.inference_mode()
+    def _read(self, packed: Packed) -> Tensor:
+        """The states at the wanted positions, row by row."""
         if self._memory is None:
-            hidden = self.model.hidden(fed)
+            hidden = self.model.hidden(packed.tokens)
         else:
-            hidden = self._memory.feed(fed, *(torch.from_numpy(a).to(self.device) for a in (past, place, seen)))
-        return hidden.flatten(0, 1)[torch.from_numpy(np.concatenate(wanted)).to(hidden.device)]
+            hidden = self._memory.feed(packed.tokens, packed.past, packed.place, packed.seen)
+        return hidden.flatten(0, 1)[packed.wanted.to(hidden.device)]
 
     def _shrink(self, error: RuntimeError, rows: int, label: str) -> None:
         if not out_of_memory(error):

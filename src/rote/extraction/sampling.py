@@ -91,8 +91,7 @@ class Sampler:
                 self._step(going)
             for draw in active:
                 if not draw.groups:
-                    for entries in draw.entries:
-                        self.reader.give(entries)
+                    self.reader.give(*draw.entries)
                     yield draw
             active = [d for d in active if d.groups]
 
@@ -216,9 +215,13 @@ def _shared(batches: Sequence[Nodes], samples: int, rng: np.random.Generator) ->
 
 
 def estimate(lower: float, open_mass: float, hits: int, samples: int, seed: int) -> Estimate:
-    """lower + open mass * share of hits: unbiased, never below the certified bound. Wilson interval for the share."""
+    """lower + open mass * share of hits: unbiased, never below the certified bound. Wilson interval for the share.
+
+    The standard error is that of a share of (hits + 1) / (samples + 2): none or all of a few samples is not certainty.
+    """
     share = hits / samples if samples else 0.0
+    likely = (hits + 1) / (samples + 2)
     low, high = wilson(hits, samples)
-    error = open_mass * math.sqrt(share * (1 - share) / samples) if samples else open_mass
+    error = open_mass * math.sqrt(likely * (1 - likely) / samples) if samples else open_mass
     ends = (min(lower + open_mass * low, 1.0), min(lower + open_mass * high, 1.0))
     return Estimate(min(lower + open_mass * share, 1.0), error, ends, samples, seed)

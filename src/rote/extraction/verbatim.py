@@ -211,9 +211,9 @@ class _Scorer:
         place = np.concatenate([np.arange(end - count, end) for end, count in zip(ends, counts, strict=True)])
         target = np.fromiter((token for suffix in suffixes for token in suffix), dtype=np.int64, count=sum(counts))
 
-        hidden = model.hidden(_send(tokens, model.device))
-        chosen = hidden.flatten(0, 1)[_send(place, hidden.device)]
-        targets = _send(target, hidden.device)
+        hidden = model.hidden(send(tokens, model.device))
+        chosen = hidden.flatten(0, 1)[send(place, hidden.device)]
+        targets = send(target, hidden.device)
         limit = HEAD_BYTES.get(hidden.device.type, 1 << 25)
         chunk = max(1, limit // (model.vocabulary * chosen.element_size()))
         parts = []
@@ -372,7 +372,7 @@ def _results(
     return results
 
 
-def _send(array: NDArray[np.int64], device: Any) -> torch.Tensor:
+def send(array: NDArray[Any], device: Any) -> torch.Tensor:
     tensor = torch.from_numpy(array)
     if torch.device(device).type == "cuda":
         tensor = tensor.pin_memory()  # from pageable memory the copy would wait for all work on the device
