@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rote.analysis.rates import rates, rates_by, wilson
+from rote.analysis.rates import rates, rates_by
 from rote.errors import InputError
+from rote.extraction.odds import wilson
 from tests.reference import rates as reference
 
 QUERIES = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000]

@@ -306,10 +306,9 @@ class Beams:
                 continue
             taken[which] = taken.get(which, 0) + 1
             ids = (*output[:count].tolist(), token)
-            if ids != beams[which].example.suffix:
-                beams[which].candidates.append(
-                    Candidate(ids, log_prob, distance) if final else self._member(beams[which], ids, log_prob)
-                )
+            one = Candidate(ids, log_prob, distance) if final else self._member(beams[which], ids, log_prob)
+            if one.tokens != beams[which].example.suffix:
+                beams[which].candidates.append(one)
         for which in taken:
             beams[which].candidates = heaviest(beams[which].candidates, self.shown)
 

@@ -115,7 +115,11 @@ def completed(output: Sequence[int], suffix: tuple[int, ...]) -> tuple[int, ...]
 
 
 def heaviest(candidates: Iterable[Candidate], count: int) -> list[Candidate]:
-    return sorted(candidates, key=lambda c: -c.weight)[:count]
+    """The `count` heaviest, each output once."""
+    first: dict[tuple[int, ...], Candidate] = {}
+    for candidate in sorted(candidates, key=lambda c: -c.weight):
+        first.setdefault(candidate.tokens, candidate)
+    return list(first.values())[:count]
 
 
 def verdict(lower: float, upper: float, tau: float) -> Verdict:

@@ -104,7 +104,7 @@ def expand(
     offspring = _Offspring.of(metric, batch, found, path, eos, batch.left_out(found.tokens, starts))
     sums = offspring.sums(metric, batch, path, len(starts)).cpu().numpy()
     shown = _by_row(offspring.shown(metric, batch), len(starts))
-    opened = _by_row(offspring.opened(metric, batch), len(starts)) if children else None
+    opened = _by_row(offspring.still_open(metric, batch), len(starts)) if children else None
     listed = offspring.listed(batch) if children else None
     verbatim = None if verbatim is None else verbatim.to(torch.device("cpu"))
     states = batch.state.cpu().numpy()
@@ -196,15 +196,13 @@ class _Offspring:
         return totals.index_add_(0, batch.row, torch.stack(sums, 1))
 
     def shown(self, metric: Metric, batch: _Batch) -> list[Tensor]:
-        """Whole outputs and newly closed sets that count: row, step, token, log-mass, distance, whole."""
-        _, own_ceil = metric.bounds(batch.state, batch.written, batch.lengths)
-        newly = self.ends | (own_ceil > metric.tolerance)[:, None]
+        """Whole outputs and closed sets off the spine: row, step, token, log-mass, distance, whole."""
         known = (self.tokens >= 0) & (self.ceil <= metric.tolerance) & (self.log_mass > NEGLIGIBLE)
-        at, which = (known & newly).nonzero(as_tuple=True)
+        at, which = known.nonzero(as_tuple=True)
         picked = [t[at, which] for t in (self.tokens, self.log_mass, self.ceil, self.ends)]
         return [batch.row[at], batch.step[at], *picked]
 
-    def opened(self, metric: Metric, batch: _Batch) -> list[Tensor]:
+    def still_open(self, metric: Metric, batch: _Batch) -> list[Tensor]:
         """Open children: row, step, token, log-mass, floor, column, edits."""
         searched = (self.ceil > metric.tolerance) & (self.floor <= metric.tolerance) & (self.log_mass > -torch.inf)
         at, which = searched.nonzero(as_tuple=True)
