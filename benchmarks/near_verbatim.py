@@ -29,6 +29,7 @@ import torch
 import rote
 from rote.corpus.formats import read_examples
 from rote.extraction.distance import levenshtein
+from rote.models.base import BUNDLED_TEXT
 from rote.models.huggingface import HuggingFaceModel
 from rote.tokens import Example
 
@@ -133,6 +134,18 @@ def frontier(model: HuggingFaceModel, limit: int | None) -> None:
     for budget in (150, 200, 400, 1000, 2000, 4000):
         search(f"fork, {budget}", budget=budget)
     search("fork, until decided", until="decision")
+    text = BUNDLED_TEXT.read_text(encoding="utf-8")
+    windows = rote.windows(text, model.tokenizer, stride=len(text) // 514)[:512]
+    seconds: dict[str, list[float]] = {"verbatim": [], "first": []}
+    for _ in range(3):
+        began = time.perf_counter()
+        rote.verbatim(model, windows)
+        middle = time.perf_counter()
+        rote.near_verbatim(model, windows, budget=99)
+        seconds["verbatim"].append(middle - began)
+        seconds["first"].append(time.perf_counter() - middle)
+    ratio = min(seconds["first"]) / min(seconds["verbatim"])
+    print(f"\nfirst pass / verbatim scoring, 512 windows of the bundled text, best of three: {ratio:.2f}")
 
 
 def show(rows: Sequence[Row]) -> None:
