@@ -72,9 +72,10 @@ def near_verbatim(
     (Monte Carlo: unbiased, with an interval instead of bounds). `budget` is the most token evaluations per example, by
     default what a beam of `width` costs; a search ends earlier once its bounds are `gap` apart, with `until="decision"`
     once it is certain whether `tau` is reached, and with `until="worthwhile"` (fork) once nothing that is left promises
-    to close a thousandth of tau. With "fork", `samples` adds an unbiased
-    estimate: samples drawn from what the search left open, on top of the budget. `batch_size` is the number of
-    examples in flight. `progress` is called with the number of examples newly done.
+    to close a thousandth of tau. No search reads more positions than the model's memory holds, whatever its budget.
+    With "fork", `samples` adds an unbiased estimate: samples drawn from what the search left open, on top of the
+    budget. `batch_size` is the number of examples in flight. `progress` is called with the number of examples newly
+    done.
     """
     scheme = Scheme() if scheme is None else scheme
     options = Near(distance, tolerance, method, budget, eos, gap, until, variant, width, samples, seed)
@@ -255,6 +256,8 @@ def _room(
 
 def check_near(model: LogitModel, examples: Sequence[Example], options: Near) -> None:
     """Refuse what cannot be searched before any work is done, naming it."""
+    if str(model.device).startswith("mps"):
+        raise ModelError("near-verbatim searches add up in float64, which Apple GPUs lack; use device='cpu'.")
     Metric(options.distance, options.tolerance, options.eos)
     for name, known in (("method", get_args(Method)), ("until", get_args(Until)), ("variant", get_args(Variant))):
         if getattr(options, name) not in known:
