@@ -293,6 +293,15 @@ def _near(asked: bool, **options: Any) -> Near | None:
 
     given = {name: value for name, value in options.items() if value is not None}
     if asked:
+        method = given.get("method", "fork")
+        needs = {
+            "variant": (method == "beam", "--method beam"),
+            "width": (method == "beam" or (method == "fork" and "budget" not in given), "--method beam"),
+            "seed": (method == "sample" or "samples" in given, "--samples"),
+        }
+        for name, (used, wanted) in needs.items():
+            if name in given and not used:
+                raise InputError(f"--{name} changes nothing here; it goes with {wanted}.")
         return Near(**{"gap": 0.01, "until": "worthwhile", **given})
     if given:
         raise InputError(f"--{next(iter(given))} is an option of --near; give --near as well, or leave it out.")

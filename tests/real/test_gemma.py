@@ -168,6 +168,24 @@ def test_the_preamble_is_extracted(preamble: Example, gemma: Any) -> None:
     assert PREAMBLE[preamble.suffix_start : preamble.suffix_end].endswith(" and our Posterity,")
 
 
+def test_near_the_preamble(preamble: Example, gemma: Any) -> None:
+    """Keys are kept (sliding windows and all), forks and beams agree with the scorer, and edits hold mass of their own."""
+    assert type(gemma.memory(8)).__name__ == "KeyMemory"
+    p_z = verbatim(gemma, [preamble])[0].prob
+    forks, beams = (
+        rote.near_verbatim(gemma, [preamble], **options)[0]
+        for options in ({"budget": 120}, {"method": "beam", "variant": "pruned", "width": 3})
+    )
+    assert forks.by_tolerance[0][0] == pytest.approx(p_z, rel=1e-3)
+    assert beams.by_tolerance[0][0] <= p_z * 1.001
+    assert 2 * p_z < forks.lower <= forks.upper
+    assert beams.lower <= forks.upper
+    scored = [c for c in forks.candidates if c.log_prob is not None]
+    outputs = [Example(str(i), preamble.prefix, c.tokens) for i, c in enumerate(scored)]
+    for candidate, found in zip(scored, verbatim(gemma, outputs), strict=True):
+        assert candidate.log_prob == pytest.approx(found.log_prob, abs=1e-3)
+
+
 def test_text_newer_than_the_model_is_not_extracted(gemma: Any) -> None:
     examples = rote.windows(NEWS, gemma.tokenizer, prefix=25, suffix=25, stride=50)
     assert len(examples) > 20

@@ -186,7 +186,7 @@ def test_a_killed_run_ends_in_the_same_table(
         ({"tolerance": 1}, "near.tolerance"),
         ({"distance": "hamming"}, "near.distance"),
         ({"budget": 61}, "near.budget"),
-        ({"method": "beam"}, "near.method"),
+        ({"method": "beam", "width": 1}, "near.method"),
         ({"eos": "ignore"}, "near.eos"),
         ({"gap": 0.02}, "near.gap"),
         ({"until": "decision"}, "near.until"),
@@ -219,7 +219,7 @@ def test_another_memory_is_refused(finished: Run, bundled: Any, passage: str, mo
 def test_what_cannot_be_searched_is_refused_before_anything_is_written(
     bundled: Any, passage: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match="leave stop_early out"):
+    with pytest.raises(InputError, match="it cannot stop early"):
         rote.scan(passage, bundled, out=tmp_path / "run", near=NEAR, stop_early=True, **WINDOWS)
     with pytest.raises(InputError, match=r"budget of 16 .* give at least 17"):
         rote.scan(passage, bundled, out=tmp_path / "run", near=Near(budget=16), **WINDOWS)

@@ -43,8 +43,10 @@ class Metric:
             raise InputError(f"unknown distance {self.distance!r}; use levenshtein or hamming.")
         if self.eos not in ("stop", "exclude", "ignore"):
             raise InputError(f"unknown EOS policy {self.eos!r}; use stop, exclude or ignore.")
-        if not 0 <= self.tolerance < NEVER // 4:
-            raise InputError(f"the tolerance must be a whole number of at least 0, not {self.tolerance}.")
+        if not whole(self.tolerance) or not 0 <= self.tolerance < NEVER // 4:
+            raise InputError(
+                f"the tolerance must be a whole number from 0 to {NEVER // 4 - 1}, not {self.tolerance!r}."
+            )
 
     @property
     def width(self) -> int:
@@ -147,6 +149,10 @@ class Metric:
         early = is_eos & (now < whole)
         last = self.ended(after, now, whole) if self.eos == "stop" else torch.full_like(floor, NEVER)
         return after, torch.where(early, last, floor), torch.where(early, last, ceil)
+
+
+def whole(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)
 
 
 def hamming(output: Sequence[int], suffix: Sequence[int]) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from rote.decoding import GREEDY, Scheme
 from rote.errors import InputError, ModelError
 from rote.extraction.beam import Beams, Variant
-from rote.extraction.distance import Distance, EosPolicy, Metric
+from rote.extraction.distance import Distance, EosPolicy, Metric, whole
 from rote.extraction.fork import Forks, Search, first_cost
 from rote.extraction.odds import wilson
 from rote.extraction.outcome import Estimate, Goal, Method, NearVerbatim, Until
@@ -78,6 +78,8 @@ def near_verbatim(
     done.
     """
     scheme = Scheme() if scheme is None else scheme
+    if not isinstance(scheme, Scheme):
+        raise InputError(f"near_verbatim takes one scheme, a rote.Scheme, not {type(scheme).__name__}.")
     options = Near(distance, tolerance, method, budget, eos, gap, until, variant, width, samples, seed)
     check(model, examples, [scheme], tau, batch_size)
     check_near(model, examples, options)
@@ -262,22 +264,24 @@ def check_near(model: LogitModel, examples: Sequence[Example], options: Near) ->
     for name, known in (("method", get_args(Method)), ("until", get_args(Until)), ("variant", get_args(Variant))):
         if getattr(options, name) not in known:
             raise InputError(f"unknown {name} {getattr(options, name)!r}; use {', '.join(known)}.")
-    for name, least in (("budget", 0), ("width", 1), ("samples", 1)):
+    for name, least in (("budget", 0), ("width", 1), ("samples", 1), ("seed", 0)):
         number = getattr(options, name)
-        if number is not None and number < least:
-            raise InputError(f"{name} must be at least {least}, not {number}.")
+        if number is not None and (not whole(number) or number < least):
+            raise InputError(f"{name} must be a whole number of at least {least}, not {number!r}.")
     if not 0 <= options.gap < 1:
         raise InputError(f"gap must lie in [0, 1), not {options.gap}.")
     if options.samples is not None and options.method == "beam":
         raise InputError("samples go with method 'sample' or 'fork', not with 'beam'.")
+    if options.budget is not None and options.method == "sample":
+        raise InputError("method 'sample' has no budget: its samples decide what it costs.")
     for example in examples if options.eos != "ignore" else ():
         at = next((i for i, token in enumerate(example.suffix[:-1]) if token in model.eos_ids), None)
         if at is not None:
             raise InputError(
                 f"example {example.id!r} has EOS (token {example.suffix[at]}) at suffix position {at}, where a "
-                f"generation would end; cut the suffix there or use eos='ignore'."
+                "generation would end; cut the suffix there or use the EOS policy 'ignore'."
             )
-    if options.budget is None or options.method == "sample":
+    if options.budget is None:
         return
     fork = options.method == "fork"
     if short := [e for e in examples if options.budget < (first_cost(e) if fork else len(e.prefix))]:

@@ -131,12 +131,8 @@ def _options(
     check(model, examples, schemes, tau, batch_size)
     if near is not None:
         if stop_early:
-            raise InputError("near-verbatim extraction needs every example in full; leave stop_early out.")
-        least = max(first_cost(e) for e in examples)
-        if near.budget is not None and near.budget < least:
-            raise InputError(
-                f"a budget of {near.budget} token evaluations does not cover the first pass; give at least {least}."
-            )
+            raise InputError("near-verbatim extraction needs every example in full; it cannot stop early.")
+        _refuse_pointless(examples, near)
         check_near(model, examples, near)
     if len(set(map(str, schemes))) < len(schemes):
         raise InputError("the same decoding scheme was given twice; give each scheme once.")
@@ -151,6 +147,24 @@ def _options(
         "shard_examples": size,
         "shards": math.ceil(len(examples) / size),
     }
+
+
+def _refuse_pointless(examples: Sequence[Example], near: Near) -> None:
+    """Refuse searches that would find out nothing: they could not pay for themselves, or everything would count."""
+    if near.budget is not None and near.method != "sample":
+        beam = near.method == "beam"
+        costs = [len(e.prefix) + (len(e.suffix) - 1) * near.width if beam else first_cost(e) for e in examples]
+        if near.budget < max(costs):
+            what = f"a beam of {near.width}" if beam else "the first pass"
+            raise InputError(
+                f"a budget of {near.budget} token evaluations does not cover {what}; give at least {max(costs)}."
+            )
+    short = min(examples, key=lambda e: len(e.suffix))
+    if near.eos != "exclude" and len(short.suffix) <= near.tolerance:
+        raise InputError(
+            f"with a tolerance of {near.tolerance} every output is near enough to the suffix of example {short.id!r}, "
+            f"which has {len(short.suffix)} tokens; use a tolerance below that, or longer suffixes."
+        )
 
 
 def shard_size(model: LogitModel, examples: Sequence[Example]) -> int:
