@@ -169,7 +169,7 @@ def test_the_preamble_is_extracted(preamble: Example, gemma: Any) -> None:
 
 
 def test_near_the_preamble(preamble: Example, gemma: Any) -> None:
-    """Keys are kept (sliding windows and all), forks and beams agree with the scorer, and edits hold mass of their own."""
+    """Keys are kept (sliding windows and all), searches agree with the scorer, and edits hold mass of their own."""
     assert type(gemma.memory(8)).__name__ == "KeyMemory"
     p_z = verbatim(gemma, [preamble])[0].prob
     forks, beams = (
