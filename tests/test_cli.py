@@ -191,7 +191,11 @@ def test_impossible_option(options: list[str], words: list[str], book: Path, tin
         (["--budget", "99", "--width", "5"], ["--width changes nothing here; it goes with --method beam"]),
         (["--seed", "7"], ["--seed changes nothing here; it goes with --samples"]),
         (["--samples", "5", "--seed", "-1"], ["seed must be a whole number of at least 0, not -1"]),
-        (["--method", "sample", "--budget", "99"], ["method 'sample' has no budget"]),
+        (
+            ["--method", "sample", "--budget", "99", "--samples", "5"],
+            ["a number of samples or a budget for them, not both"],
+        ),
+        (["--method", "sample", "--budget", "9"], ["a budget of 9 token evaluations does not pay for one sample"]),
         (["--method", "beam", "--width", "90", "--budget", "99"], ["does not cover a beam of 90; give at least"]),
         (["--until", "dawn"], ["unknown until 'dawn'; use budget, decision, worthwhile"]),
         (["--budget", "12"], ["a budget of 12 token evaluations does not cover the first pass; give at least 13"]),

@@ -244,3 +244,12 @@ def test_estimates_by_hand() -> None:
     assert (found.samples, found.seed) == (100, 8)
     assert estimate(0.3, 0.4, 0, 100, 0).interval[0] == 0.3
     assert estimate(0.3, 0.7 + 1e-12, 100, 100, 0).mean == 1.0
+
+
+def test_a_budget_buys_samples() -> None:
+    model = CoarseModel(4, seed=3)
+    example = Example("a", (1, 2), (0, 3, 1))
+    (found,) = near_verbatim(model, [example], Scheme(top_k=3), tolerance=1, method="sample", budget=42)
+    assert found.estimate is not None
+    assert found.estimate.samples == 20
+    assert found.token_evals <= 42

@@ -69,13 +69,13 @@ def near_verbatim(
     """Bound, for every example, the probability that one generation is within `tolerance` edits of the suffix.
 
     `method`: "fork" (one teacher-forced pass gives bounds, forks tighten them), "beam" (`variant`, `width`) or "sample"
-    (Monte Carlo: unbiased, with an interval instead of bounds). `budget` is the most token evaluations per example, by
-    default what a beam of `width` costs; a search ends earlier once its bounds are `gap` apart, with `until="decision"`
-    once it is certain whether `tau` is reached, and with `until="worthwhile"` (fork) once nothing that is left promises
-    to close a thousandth of tau. No search reads more positions than the model's memory holds, whatever its budget.
-    With "fork", `samples` adds an unbiased estimate: samples drawn from what the search left open, on top of the
-    budget. `batch_size` is the number of examples in flight. `progress` is called with the number of examples newly
-    done.
+    (Monte Carlo: unbiased, with an interval instead of bounds; `samples` of them, or as many as `budget` pays for).
+    `budget` is the most token evaluations per example, by default what a beam of `width` costs; a search ends earlier
+    once its bounds are `gap` apart, with `until="decision"` once it is certain whether `tau` is reached, and with
+    `until="worthwhile"` (fork) once nothing that is left promises to close a thousandth of tau. No search reads more
+    positions than the model's memory holds, whatever its budget. With "fork", `samples` adds an unbiased estimate:
+    samples drawn from what the search left open, on top of the budget. `batch_size` is the number of examples in
+    flight. `progress` is called with the number of examples newly done.
     """
     scheme = Scheme() if scheme is None else scheme
     if not isinstance(scheme, Scheme):
@@ -96,7 +96,8 @@ def near_verbatim(
     tell = progress or (lambda count: None)
     results: list[NearVerbatim | None] = [None] * len(examples)
     if method == "sample":
-        found = _sampled(model, examples, scheme, metric, tau, samples or SAMPLES, seed, batch_size)
+        count = samples or (SAMPLES if budget is None else _affordable(examples, budget))
+        found = _sampled(model, examples, scheme, metric, tau, count, seed, batch_size)
     elif method == "beam":
         found = _beams(model, examples, scheme, metric, goal, allowed, variant, width, candidates, batch_size)
     else:
@@ -273,7 +274,12 @@ def check_near(model: LogitModel, examples: Sequence[Example], options: Near) ->
     if options.samples is not None and options.method == "beam":
         raise InputError("samples go with method 'sample' or 'fork', not with 'beam'.")
     if options.budget is not None and options.method == "sample":
-        raise InputError("method 'sample' has no budget: its samples decide what it costs.")
+        if options.samples is not None:
+            raise InputError("method 'sample' takes a number of samples or a budget for them, not both.")
+        if examples and _affordable(examples, options.budget) < 1:
+            raise InputError(
+                f"a budget of {options.budget} token evaluations does not pay for one sample of every example."
+            )
     for example in examples if options.eos != "ignore" else ():
         at = next((i for i, token in enumerate(example.suffix[:-1]) if token in model.eos_ids), None)
         if at is not None:
@@ -281,7 +287,7 @@ def check_near(model: LogitModel, examples: Sequence[Example], options: Near) ->
                 f"example {example.id!r} has EOS (token {example.suffix[at]}) at suffix position {at}, where a "
                 "generation would end; cut the suffix there or use the EOS policy 'ignore'."
             )
-    if options.budget is None:
+    if options.budget is None or options.method == "sample":
         return
     fork = options.method == "fork"
     if short := [e for e in examples if options.budget < (first_cost(e) if fork else len(e.prefix))]:
@@ -291,6 +297,11 @@ def check_near(model: LogitModel, examples: Sequence[Example], options: Near) ->
             RuntimeWarning,
             stacklevel=3,
         )
+
+
+def _affordable(examples: Sequence[Example], budget: int) -> int:
+    """How many samples of every example a budget pays for, were each written out to its end."""
+    return min((budget - len(e.prefix)) // max(len(e.suffix) - 1, 1) for e in examples)
 
 
 def _rng(seed: int, example: Example, part: int = 0) -> np.random.Generator:
