@@ -29,7 +29,7 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, int, Scheme]:
     scheme = Scheme(
         temperature=draw(st.sampled_from([0.3, 0.7, 1.0, 2.0])),
         top_k=draw(st.one_of(st.none(), st.integers(1, len(row)))),
-        top_p=draw(st.one_of(st.none(), st.sampled_from([0.1, 0.5, 0.9, 1.0]), st.floats(0.01, 0.9999))),
+        top_p=draw(st.one_of(st.none(), st.sampled_from([0.1, 0.5, 0.9, 1.0]), st.floats(0.01, 1))),
     )
     return row, target, scheme
 
@@ -98,6 +98,15 @@ def test_no_change_made_to_carry_the_target_across_does_so(problem: tuple[np.nda
     for moved in moves:
         kept = reference.support(moved, scheme.temperature, scheme.top_k, scheme.top_p)
         assert (target in kept) == (margin > 0)
+
+
+def test_a_border_that_rounding_alone_decides_leaves_no_margin() -> None:
+    """top_p next to 1: the sum of the others comes within a few units of the last place of it."""
+    row, scheme = np.array([1.8, -1.8, 2.3, 7.2], dtype=np.float32), Scheme(0.3, None, 0.9999999999999998)
+    _, margin, _, _ = one(row, 2, scheme)
+    moved = np.where(row > row[2], row + 0.99 * abs(margin), row - 0.99 * abs(margin)).astype(np.float64)
+    assert 2 in reference.support(moved, 0.3, None, scheme.top_p)
+    assert 0 < margin < 2.956  # what it would be were sums exact
 
 
 def test_margins_of_a_nucleus_among_the_top_k_are_not_needlessly_small() -> None:

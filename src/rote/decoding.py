@@ -220,8 +220,9 @@ def _nucleus(
     # Changing every logit by at most d multiplies the odds of a set by at most exp(2d) and can bring tokens within 2d
     # of the target before it. Inside, the target leaves once the set before it reaches the threshold; outside, the
     # mirror image. Top-k's own set may meanwhile lose its ties, but never falls below k tokens (`least`).
-    # Sets and their complements are summed apart: a difference would lose the small one.
-    wall = math.log(threshold) - math.log1p(-threshold)
+    # Sets and their complements are summed apart: a difference would lose the small one. Sums are known up to rounding.
+    slack = (kept.shape[1] + 8) * 2.0**-52
+    wall, upper_wall = _log_odds(threshold - slack), _log_odds(threshold + slack)
     distance = (own[:, None] - scaled) / 2
     is_own = scaled == own[:, None]
     others = torch.where(is_own & (is_own.cumsum(1) == 1), 0.0, weight)
@@ -230,7 +231,7 @@ def _nucleus(
     room = (wall - others.cumsum(1).log() + (_sum_after(others) + own_weight[:, None]).log()) / 2
     leave = torch.where(distance >= 0, torch.maximum(distance, room), torch.inf).amin(1)
     leave = torch.minimum(leave, (wall - above.log() + level.log()) / 2)
-    enter = _enter(scaled, own, weight, level + tied, wall, outer, scheme.temperature)
+    enter = _enter(scaled, own, weight, level + tied, upper_wall, outer, scheme.temperature)
     margin = torch.where(inside, leave.clamp(min=0), -enter.clamp(min=0)) * scheme.temperature
     return log_prob.float(), margin.float()
 
@@ -259,6 +260,12 @@ def _enter(
         falls, gains = falls.gather(1, order), gains.gather(1, order)
     room = (_sum_after(falls).log() - (level[:, None] + gains.cumsum(1)).log() - wall) / 2
     return torch.maximum(event, room).amin(1)
+
+
+def _log_odds(share: float) -> float:
+    if 0 < share < 1:
+        return math.log(share) - math.log1p(-share)
+    return math.copysign(1e5, share)  # beyond every ratio of weights
 
 
 def _sum_after(values: Tensor) -> Tensor:

@@ -105,7 +105,9 @@ def near_verbatim(
     for index, result in found:
         results[index] = result
         tell(1)
-    return [r for r in results if r is not None]
+    done = [r for r in results if r is not None]
+    assert len(done) == len(examples)
+    return done
 
 
 def greedy_distances(
