@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from rote.cli import main
+from rote.cli.main import main
 
 
 class Result(NamedTuple):
@@ -42,7 +42,7 @@ def rote_process(*arguments: str | Path, before: str = "") -> Iterator[subproces
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 {before}
-from rote.cli import main
+from rote.cli.main import main
 main()
 """
     command = [sys.executable, "-c", code, *map(str, arguments)]

@@ -16,7 +16,7 @@ import pytest
 import typer.main
 
 import rote
-from rote.cli import app
+from rote.cli.screen import app
 from rote.models.huggingface import LOGIT_TOLERANCE
 from rote.runs.store import SCHEMA
 from tests.conftest import ROOT

@@ -59,7 +59,7 @@ def test_importing_rote_and_help_load_no_torch() -> None:
     code = f"""
 import sys
 sys.argv = ["rote", "--help"]
-from rote.cli import main
+from rote.cli.main import main
 try:
     main()
 except SystemExit as end:
@@ -158,7 +158,7 @@ def test_numbers_are_made_without_the_disk(path: Path) -> None:
 def test_only_the_command_line_parses_arguments() -> None:
     for path in MODULES:
         tools = {name.split(".")[0] for name in imported(path)} & {"typer", "click", "argparse", "rich"}
-        assert not tools or path.name == "cli.py"
+        assert not tools or room(path) == "cli"
 
 
 def test_modules_are_short() -> None:

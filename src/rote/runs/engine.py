@@ -13,9 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rote.analysis.coverage import coverage
-from rote.analysis.nearverbatim import near_summary
-from rote.analysis.rates import rates, rates_by
 from rote.corpus.windows import window_count, windows
 from rote.decoding import Scheme
 from rote.errors import InputError
@@ -26,12 +23,12 @@ from rote.extraction.verbatim import BatchSize, Verbatim, check, verbatim
 from rote.models.base import LogitModel
 from rote.runs.manifest import build, digest
 from rote.runs.store import Run
+from rote.runs.summary import THRESHOLDS, summarise
 from rote.tokens import Example
 
 Progress = Callable[[str, int, int], None]
 """Called with what is counted ("windows" while cutting, "scored" while scoring), how many are done, and of how many."""
 
-THRESHOLDS = (0.01, 0.1, 0.5, 0.75)
 SHARD_FLOPS = {"cuda": 2e15, "cpu": 2e11}  # a few seconds, also on a slow core; 1e12 elsewhere. What a kill can lose.
 
 
@@ -78,11 +75,11 @@ def scan(
         options={
             "windows": {"prefix": prefix, "suffix": suffix, "stride": stride},
             "dropped": dropped,
-            **_options(model, examples, schemes, tau, stop_early, near, batch_size),
+            **job_options(model, examples, schemes, tau, stop_early, near, batch_size),
         },
     )
     content = {"text.txt": text.encode("utf-8", "surrogatepass")}
-    return _finish(Run(Path(out)), manifest, content, model, examples, schemes, tell)
+    return complete(Run(Path(out)), manifest, content, model, examples, schemes, tell)
 
 
 def score(
@@ -96,30 +93,34 @@ def score(
     stop_early: bool = False,
     near: Near | None = None,
     batch_size: BatchSize = "auto",
+    recorded: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Score given examples and write a run folder, as `scan` does for windows."""
+    """Score given examples and write a run folder, as `scan` does for windows.
+
+    `recorded` goes into the manifest: what else decided these examples, such as how they were drawn.
+    """
     if not examples:
         raise InputError(f"{name} holds no examples.")
     twice = next((key for key, times in Counter(e.id for e in examples).items() if times > 1), None)
     if twice is not None:
         raise InputError(f"{name} has more than one example with the id {twice!r}; give every example its own id.")
     # First: ids may be past the tokenizer's.
-    options = _options(model, examples, schemes, tau, stop_early, near, batch_size)
+    options = job_options(model, examples, schemes, tau, stop_early, near, batch_size)
     lines = "".join(json.dumps(_shown(example, model.tokenizer), ensure_ascii=False) + "\n" for example in examples)
     ids = json.dumps([[e.id, e.prefix, e.suffix, dict(e.metadata)] for e in examples], sort_keys=True)
     manifest = build(
         kind="score",
         source={"name": name, "sha256": digest(ids), "examples": len(examples)},
         model=model.identity(),
-        options={"dropped": 0, **options},
+        options={"dropped": 0, **options, **(recorded or {})},
     )
     tell = progress or (lambda what, done, total: None)
     content = {"examples.jsonl": lines.encode("utf-8", "surrogatepass")}
-    return _finish(Run(Path(out)), manifest, content, model, examples, schemes, tell)
+    return complete(Run(Path(out)), manifest, content, model, examples, schemes, tell)
 
 
-def _options(
+def job_options(
     model: LogitModel,
     examples: Sequence[Example],
     schemes: Sequence[Scheme],
@@ -176,7 +177,7 @@ def shard_size(model: LogitModel, examples: Sequence[Example]) -> int:
     return 1 << int(math.log2(min(max(budget / flops, 32), 4096)))
 
 
-def _finish(
+def complete(
     run: Run,
     manifest: dict[str, Any],
     content: Mapping[str, bytes],
@@ -285,44 +286,6 @@ def _near_columns(found: NearVerbatim, greedy: int | None, tokenizer: Any) -> di
             for candidate in found.candidates
         ],
         "greedy_distance": greedy,
-    }
-
-
-def summarise(run: Run, logit_tolerance: float) -> dict[str, Any]:
-    """The headline numbers of a finished run."""
-    manifest, scores, facts = run.manifest, run.scores, run.shard_facts()
-    tau = manifest["tau"]
-    longest = int(scores["ranks"].list.len().max() or 0)  # type: ignore[arg-type]
-    doubt = 2 * logit_tolerance * longest  # each token's log-prob may differ by twice what a logit may
-    schemes: dict[str, Any] = {}
-    for scheme in manifest["schemes"]:
-        own = scores.filter(scores["scheme"] == scheme)
-        numbers: dict[str, Any] = {
-            "rates": rates(own, tau=tau, numeric_tolerance=doubt, border_tolerance=logit_tolerance)
-        }
-        if manifest["kind"] == "scan":
-            numbers["coverage"] = coverage(own, manifest["source"]["characters"], thresholds=THRESHOLDS)
-        if own["repetitions"].is_not_null().any():
-            numbers["by_repetitions"] = rates_by(own, "repetitions", tau=tau)
-        if manifest["near"] is not None:
-            numbers["near"] = near_summary(own, tau=tau)
-        if own["split"].is_not_null().any():
-            numbers["by_split"] = rates_by(own, "split", tau=tau)
-        schemes[scheme] = numbers
-    first = scores.filter(scores["scheme"] == manifest["schemes"][0])
-    return {
-        "kind": manifest["kind"],
-        "source": manifest["source"],
-        "model": manifest["model"],
-        "examples": first.height,
-        "dropped": manifest["dropped"],
-        "tau": tau,
-        "logit_tolerance": logit_tolerance,
-        "token_evals": int(first["token_evals"].sum()),
-        "seconds": round(sum(f["seconds"] for f in facts), 3),
-        "warnings": sorted({w for f in facts for w in f["warnings"]}),
-        "versions": manifest["versions"],
-        "schemes": schemes,
     }
 
 

@@ -1,0 +1,3 @@
+from rote.cli.main import main
+
+main()
