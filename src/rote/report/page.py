@@ -45,7 +45,7 @@ def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], scores: p
     best = _best_by_character(rows, manifest)
     places = [row["suffix_start"] for row in strongest]
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             kind=manifest["kind"],
@@ -74,7 +74,8 @@ def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], scores: p
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """What lays out every page of the report: escapes by itself, and refuses a name that it was not given."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("rote.report"),
         autoescape=True,
