@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from transformers import GenerationConfig
 
 from rote.errors import InputError, ModelError, RoteError
 from rote.models.base import BUNDLED, Dtype
@@ -110,6 +111,21 @@ class HuggingFaceModel:
             logits = torch.tanh(logits / cap) * cap
         return logits
 
+    @torch.inference_mode()
+    def generate(
+        self, prompts: Tensor, *, length: int, temperature: float, top_k: int | None, top_p: float | None
+    ) -> Tensor:
+        drawn = {"do_sample": True, "temperature": temperature, "top_k": top_k or 0, "top_p": top_p or 1.0}
+        settings = GenerationConfig(
+            max_new_tokens=length, eos_token_id=sorted(self.eos_ids) or None, pad_token_id=0,
+            **(drawn if temperature else {"do_sample": False}),
+        )  # fmt: skip
+        own, self._model.generation_config = self._model.generation_config, settings  # else its own would be mixed in
+        try:
+            return self._model.generate(prompts, attention_mask=torch.ones_like(prompts))  # type: ignore[no-any-return]
+        finally:
+            self._model.generation_config = own
+
     @property
     def memory_positions(self) -> int:
         total = torch.cuda.get_device_properties(self.device).total_memory if self.device.type == "cuda" else 5 << 30
@@ -202,7 +218,7 @@ def load_huggingface(
 
     transformers.utils.logging.disable_progress_bar()
     chosen = torch.device(_pick_device(device))
-    source, options = _source(name)
+    source, options = source_of(name)
     if revision is not None:
         options["revision"] = revision
     try:
@@ -232,7 +248,7 @@ def load_huggingface(
     )
 
 
-def _source(name: str | Path) -> tuple[str, dict[str, Any]]:
+def source_of(name: str | Path) -> tuple[str, dict[str, Any]]:
     """What to hand to from_pretrained: (folder or hub id, options)."""
     if str(name) == "bundled":
         return str(BUNDLED), {}
