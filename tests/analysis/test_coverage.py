@@ -13,8 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rote.analysis.coverage import character_maximum, coverage, merge_spans, spans
+from rote.analysis.coverage import (
+    FLOOR,
+    Span,
+    character_maximum,
+    coverage,
+    hot_spots,
+    location,
+    longest,
+    merge_spans,
+    spans,
+)
+from rote.corpus.windows import windows as cut_windows
 from rote.errors import InputError
+from tests.corpus.test_windows import PIECES, single_bytes, trained
 from tests.reference import coverage as reference
 
 SCHEMA = {
@@ -104,6 +116,170 @@ def test_coverage_is_where_the_maximum_is_high_enough(
     scores = table([(*window, data.draw(st.floats(-8, 0)), False) for window in windows])
     best = character_maximum(*spans(scores), scores["log_prob"], length)
     assert coverage(scores, length, (0.2,))["0.2"]["characters"] == int((best >= math.log(0.2)).sum())
+
+
+PROBABILITIES = st.one_of(
+    st.floats(-8, 0), st.sampled_from([math.log(0.01), math.log(0.1), math.log(0.5), 0.0, -math.inf])
+)
+BOTH: tuple[tuple[Span, int], ...] = (("suffix", 1), ("example", 0))
+
+
+def check_hot_spots(length: int, rows: list[tuple[Any, ...]], threshold: float) -> None:
+    """Every number of every hot-spot, ranked both ways, under both spans."""
+    scores = table(rows)
+    for span, first in BOTH:
+        between = [(row[first], row[2]) for row in rows]
+        expected = reference.hot_spots(between, [row[3] for row in rows], length, math.log(threshold))
+        by_length = sorted(expected, key=lambda spot: (spot["start"] - spot["end"], spot["start"]))
+        by_probability = sorted(by_length, key=lambda spot: -spot["log_prob"])
+        assert_same_spots(hot_spots(scores, length, threshold, span), by_length)
+        assert_same_spots(hot_spots(scores, length, threshold, span, rank="probability"), by_probability)
+        assert hot_spots(scores, length, threshold, span, top=2) == hot_spots(scores, length, threshold, span)[:2]
+        assert (
+            sum(spot["end"] - spot["start"] for spot in expected)
+            == (coverage(scores, length, (threshold,), span)[f"{threshold:g}"]["characters"])
+        )
+
+
+def assert_same_spots(found: list[Any], expected: list[dict[str, Any]]) -> None:
+    assert len(found) == len(expected)
+    for spot, wanted in zip(found, expected, strict=True):
+        assert spot.mean_prob == pytest.approx(wanted["mean_prob"], rel=1e-12)
+        assert spot.example_id == str(wanted["row"])
+        assert spot.characters == wanted["end"] - wanted["start"]
+        for name in ("start", "end", "log_prob", "minimum_log_prob", "windows"):
+            assert getattr(spot, name) == wanted[name]
+
+
+@checked
+@given(texts(), st.data())
+def test_hot_spots(text: tuple[int, list[tuple[int, int, int]]], data: st.DataObject) -> None:
+    length, windows = text
+    rows: list[tuple[Any, ...]] = [(*window, data.draw(PROBABILITIES), False) for window in windows]
+    check_hot_spots(length, rows, data.draw(st.sampled_from([0.001, 0.01, 0.5, 1.0])))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    text=st.lists(st.sampled_from(PIECES), min_size=1, max_size=12).map("".join).map(lambda text: text[:70]),
+    tokens=st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(1, 6)),
+    whole=st.booleans(),
+    data=st.data(),
+)
+def test_windows_over_text_of_many_bytes_a_character(
+    text: str, tokens: tuple[int, int, int], whole: bool, data: st.DataObject
+) -> None:
+    """Accents, emoji and other scripts, with tokens that are parts of a character or join several."""
+    prefix, suffix, stride = tokens
+    tokenizer = trained() if whole else single_bytes()
+    cut = cut_windows(text, tokenizer, prefix=prefix, suffix=suffix, stride=stride)
+    rows: list[tuple[Any, ...]] = [
+        (example.start, example.suffix_start, example.suffix_end, data.draw(PROBABILITIES), False) for example in cut
+    ]
+    scores = table(rows)
+    for span, first in BOTH:
+        between = [(row[first], row[2]) for row in rows]
+        values = [row[3] for row in rows]
+        best = character_maximum(*spans(scores, span), scores["log_prob"], len(text))
+        assert best.tolist() == reference.character_maximum(between, values, len(text))
+        for key, found in coverage(scores, len(text), (0.01, 0.5), span).items():
+            high = [place for place, value in zip(between, values, strict=True) if value >= math.log(float(key))]
+            assert merge_spans([s for s, _ in high], [e for _, e in high]) == reference.runs(high, len(text))
+            assert found["characters"] == sum(end - start for start, end in reference.runs(high, len(text)))
+    check_hot_spots(len(text), rows, 0.1)
+
+
+def test_hot_spots_leave_out_stopped_rows_and_refuse_what_they_cannot_know() -> None:
+    scores = table([(0, 5, 10, -1.0, False), (10, 10, 20, math.log(0.0005), True)])
+    assert [(spot.start, spot.end, spot.windows) for spot in hot_spots(scores, 20, 0.001)] == [(5, 10, 1)]
+    with pytest.raises(InputError, match="cannot be known: 1 windows"):
+        hot_spots(scores, 20, 0.0001)
+    with pytest.raises(InputError, match="'length' or 'probability'"):
+        hot_spots(scores, 20, 0.1, rank="size")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="at least 1, not 0"):
+        hot_spots(scores, 20, 0.1, top=0)
+    with pytest.raises(InputError, match=r"in \(0, 1\], not 1\.5"):
+        hot_spots(scores, 20, 1.5)
+    assert hot_spots(table([]), 20, 0.5) == []
+
+
+@checked
+@given(st.lists(st.tuples(st.one_of(PROBABILITIES, st.floats(-11, 0)), st.booleans()), max_size=30))
+def test_location(rows: list[tuple[float, bool]]) -> None:
+    found = location(table([(i, i + 5, i + 9, *row) for i, row in enumerate(rows)]))
+    assert found.points["start"].to_list() == list(range(len(rows)))
+    assert found.points["suffix_start"].to_list() == list(range(5, len(rows) + 5))
+    assert found.points["log_prob"].to_list() == [log_prob for log_prob, _ in rows]
+    assert found.points["prob"].to_list() == [
+        None if stopped else pytest.approx(math.exp(log_prob), rel=1e-14) for log_prob, stopped in rows
+    ]
+    counted = [log_prob for log_prob, stopped in rows if not stopped and log_prob >= math.log(FLOOR)]
+    assert found.undecided == sum(stopped and log_prob >= math.log(FLOOR) for log_prob, stopped in rows)
+    for histogram in (found.log10, found.linear):
+        edges = list(histogram.edges)
+        assert edges[-1] == 1
+        expected = [0] * (len(edges) - 1)
+        for log_prob in counted:
+            expected[max(i for i in range(len(expected)) if i == 0 or math.log(edges[i]) <= log_prob)] += 1
+        assert list(histogram.counts) == expected
+    assert found.log10.edges[0] == pytest.approx(FLOOR)
+    assert len(found.log10.counts) == 40
+    assert (len(found.linear.counts), found.linear.edges[0]) == (50, 0)
+
+
+TOKENS = st.one_of(st.floats(-3, 0, width=32), st.sampled_from([0.0, -math.inf]))
+
+
+def with_tokens(rows: list[tuple[list[float], bool]]) -> pl.DataFrame:
+    """Rows of token log-probs, and whether scoring stopped after them."""
+    scores = table([(10 * i, 10 * i + 3, 10 * i + 9, sum(tokens), stopped) for i, (tokens, stopped) in enumerate(rows)])
+    return scores.with_columns(token_log_probs=pl.Series([t for t, _ in rows], dtype=pl.List(pl.Float32)))
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 3, 4096])
+@settings(deadline=None, max_examples=100)
+@given(rows=st.lists(st.tuples(st.lists(TOKENS, max_size=6), st.booleans()), max_size=8))
+def test_longest(rows_at_once: int, rows: list[tuple[list[float], bool]]) -> None:
+    thresholds = (0.01, 0.1, 0.5, 0.75, 1.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rote.analysis.coverage._ROWS", rows_at_once)
+        found = longest(with_tokens(rows), thresholds)
+    assert list(found) == ["0.01", "0.1", "0.5", "0.75", "1"]
+    for key, entry in found.items():
+        floor = math.log(float(key))
+        expected = reference.longest([tokens for tokens, _ in rows], floor)
+        if expected is None:
+            assert entry is None
+            continue
+        assert entry is not None
+        tokens, log_prob, row = expected
+        assert (entry["tokens"], entry["log_prob"], entry["example_id"]) == (tokens, log_prob, str(row))
+        assert (entry["start"], entry["suffix_start"]) == (10 * row, 10 * row + 3)
+        assert entry["exact"] is not any(stopped and sum(tokens) >= floor for tokens, stopped in rows)
+
+
+def test_longest_of_a_stopped_row_is_what_was_seen_of_it() -> None:
+    half = math.log(0.5)
+    scores = with_tokens([([half, half, half], False), ([0.0, half, half, half, -9.0], True)])
+    found = longest(scores, (0.1, 0.4))  # not 0.5: its logarithm in float32 is a little less
+    assert found["0.1"] is not None
+    assert found["0.1"]["log_prob"] == pytest.approx(3 * half)
+    assert {key: value for key, value in found["0.1"].items() if key != "log_prob"} == {
+        "tokens": 4, "example_id": "1", "start": 10, "suffix_start": 13, "exact": True,
+    }  # fmt: skip
+    assert found["0.4"] is not None
+    assert (found["0.4"]["tokens"], found["0.4"]["example_id"]) == (2, "1")
+    below = longest(scores, (1e-5,))["1e-05"]
+    assert below is not None
+    assert (below["tokens"], below["exact"]) == (5, False)
+    nowhere = longest(scores.drop("start", "suffix_start"), (0.1,))["0.1"]
+    assert nowhere is not None
+    assert (nowhere["tokens"], nowhere["start"], nowhere["suffix_start"]) == (4, None, None)
+    assert longest(with_tokens([]), (0.1,)) == {"0.1": None}
+    with pytest.raises(InputError, match="no column 'token_log_probs'"):
+        longest(scores.drop("token_log_probs"))
+    with pytest.raises(InputError, match="threshold"):
+        longest(scores, (0.0,))
 
 
 def test_stopped_rows_never_count_and_undecidable_thresholds_are_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 Span = tuple[int, int]
 
@@ -24,4 +25,42 @@ def runs(spans: list[Span], length: int) -> list[Span]:
                 found[-1] = (found[-1][0], character + 1)
             else:
                 found.append((character, character + 1))
+    return found
+
+
+def hot_spots(spans: list[Span], log_probs: list[float], length: int, log_threshold: float) -> list[dict[str, Any]]:
+    """The runs of spans at or above the threshold, in order; rows are named by their number."""
+    high = [row for row, log_prob in enumerate(log_probs) if log_prob >= log_threshold]
+    found = []
+    for first, last in runs([spans[row] for row in high], length):
+        inside = [row for row in high if first <= spans[row][0] < spans[row][1] <= last]
+        best = max(inside, key=lambda row: (log_probs[row], -row))
+        each = [
+            max(log_probs[row] for row in inside if spans[row][0] <= character < spans[row][1])
+            for character in range(first, last)
+        ]
+        found.append(
+            {
+                "start": first,
+                "end": last,
+                "log_prob": log_probs[best],
+                "mean_prob": sum(math.exp(value) for value in each) / len(each),
+                "minimum_log_prob": min(each),
+                "windows": len(inside),
+                "row": best,
+            }
+        )
+    return found
+
+
+def longest(rows: list[list[float]], log_threshold: float) -> tuple[int, float, int] | None:
+    """Tokens, log-probability and row of the longest beginning of any row that reaches the threshold."""
+    found: tuple[int, float, int] | None = None
+    for number, tokens in enumerate(rows):
+        for count in range(1, len(tokens) + 1):
+            total = 0.0
+            for token in tokens[:count]:
+                total += token
+            if total >= log_threshold and (found is None or (count, total) > found[:2]):
+                found = (count, total, number)
     return found

@@ -1,9 +1,15 @@
-"""Coverage: which characters of a text lie in windows that the model gives back with at least a given probability."""
+"""Where a text comes out: covered characters, hot-spots, p_z along the text, and the longest sequence.
+
+Every function takes the rows of one scheme over one text, as a scan writes them. Positions are code points from 0, ends
+are exclusive. A stopped row's log_prob is an upper bound below tau: it counts nowhere, and where it could have, that is
+said or refused.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -16,7 +22,16 @@ from rote.errors import InputError
 Span = Literal["suffix", "example"]
 """Which part of a window counts: only the suffix, which is what the model generates, or the prefix too."""
 
+Rank = Literal["length", "probability"]
+"""Which hot-spots come first."""
+
 Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+FLOOR = 0.0001
+"""The smallest p_z that a histogram counts."""
+
+_ROWS = 4096  # rows of token log-probs laid out at once: a few megabytes, however long the suffixes are
 
 
 class Coverage(TypedDict):
@@ -39,22 +54,13 @@ def coverage(
     `scores` are the rows of one scheme over one text of `length` code points. A stopped row does not count: its p_z is
     below its bound. A threshold that some stopped row's bound reaches cannot be decided and is an InputError.
     """
-    if length < 1:
-        raise InputError(f"length is the text's number of code points and must be at least 1, not {length}.")
+    _check_length(length)
     lower, upper = log_prob_bounds(scores)
     starts, ends = spans(scores, span)
     _check_spans(starts, ends, length, scores["example_id"])
     covered: dict[str, Coverage] = {}
     for threshold in thresholds:
-        if not 0 < threshold <= 1:
-            raise InputError(f"a coverage threshold is a probability and must lie in (0, 1], not {threshold}.")
-        undecided = np.count_nonzero((upper >= math.log(threshold)) & (upper > lower))
-        if undecided:
-            raise InputError(
-                f"coverage at {threshold:g} cannot be known: {undecided} windows were stopped early and may reach it. "
-                "Choose a threshold above the run's tau, or score again with a smaller tau or without stopping early."
-            )
-        counts = lower >= math.log(threshold)
+        counts = _reaching(lower, upper, threshold)
         runs = merge_spans(starts[counts], ends[counts])
         characters = sum(end - start for start, end in runs)
         longest = max(runs, key=lambda run: run[1] - run[0], default=None)
@@ -65,6 +71,191 @@ def coverage(
             "runs": len(runs),
         }
     return covered
+
+
+@dataclass(frozen=True, slots=True)
+class HotSpot:
+    """A run of characters that windows at or above a threshold cover together.
+
+    No single generation need give all of it: `log_prob` is that of its most likely window, `example_id`, alone. Each of
+    its characters has a most likely window too; over the characters, `mean_prob` is the mean of those windows' p_z and
+    `minimum_log_prob` the smallest of their log p_z.
+    """
+
+    start: int
+    end: int
+    log_prob: float
+    mean_prob: float
+    minimum_log_prob: float
+    windows: int
+    example_id: str
+
+    @property
+    def characters(self) -> int:
+        return self.end - self.start
+
+
+def hot_spots(
+    scores: pl.DataFrame,
+    length: int,
+    threshold: float,
+    span: Span = "suffix",
+    rank: Rank = "length",
+    top: int | None = None,
+) -> list[HotSpot]:
+    """The merged runs of windows whose p_z is at least `threshold`, the first `top` of them.
+
+    By "length": longest first, of equal ones the earlier. By "probability": the one with the most likely window first,
+    of equal ones the longer, then the earlier. Stopped rows are treated as in `coverage`.
+    """
+    if rank not in ("length", "probability"):
+        raise InputError(f"hot-spots are ranked by 'length' or 'probability', not by {rank!r}.")
+    if top is not None and top < 1:
+        raise InputError(f"top is how many hot-spots to give and must be at least 1, not {top}.")
+    _check_length(length)
+    lower, upper = log_prob_bounds(scores)
+    starts, ends = spans(scores, span)
+    _check_spans(starts, ends, length, scores["example_id"])
+    rows = np.flatnonzero(_reaching(lower, upper, threshold) & (ends > starts))
+    runs = merge_spans(starts[rows], ends[rows])
+    if not runs:
+        return []
+    best = character_maximum(starts[rows], ends[rows], lower[rows], length)
+    # Borders of runs and of the gaps between them in turn; one character more, as the last run may end the text.
+    borders = np.array(runs).reshape(-1)
+    mean = np.add.reduceat(np.append(np.exp(best), 0.0), borders)[::2] / (borders[1::2] - borders[::2])
+    minimum = np.minimum.reduceat(np.append(best, 0.0), borders)[::2]
+    belongs = np.searchsorted(borders[::2], starts[rows], side="right") - 1
+    windows = np.bincount(belongs, minlength=len(runs))
+    order = np.lexsort((np.arange(rows.size), -lower[rows], belongs))  # each run's most likely window first
+    chosen = rows[order[np.concatenate(([0], np.cumsum(windows)[:-1]))]]
+    columns = (lower[chosen], mean, minimum, windows, scores["example_id"].gather(chosen))
+    spots = [
+        HotSpot(start, end, float(log_prob), float(average), float(least), int(count), str(example_id))
+        for (start, end), log_prob, average, least, count, example_id in zip(runs, *columns, strict=True)
+    ]
+    if rank == "length":
+        spots.sort(key=lambda spot: (-spot.characters, spot.start))
+    else:
+        spots.sort(key=lambda spot: (-spot.log_prob, -spot.characters, spot.start))
+    return spots[:top]
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How many windows have their p_z in each bin: `counts[i]` of them in [edges[i], edges[i + 1]), the last with 1."""
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """p_z along the text.
+
+    `points` has a row per window: `start`, `suffix_start`, `log_prob`, `prob`, `stopped`; a stopped row's log_prob is
+    an upper bound and its prob null. The histograms count windows with p_z >= FLOOR: `log10` in bins of a tenth of a
+    decade from 0.0001 to 1, `linear` in 50 bins from 0 to 1, of which the first begins at 0 but counts from FLOOR on.
+    They leave out `undecided` stopped rows whose bound reaches FLOOR.
+    """
+
+    points: pl.DataFrame
+    log10: Histogram
+    linear: Histogram
+    undecided: int
+
+
+def location(scores: pl.DataFrame) -> Location:
+    """p_z of every window against its start, and how the windows with p_z >= FLOOR are distributed."""
+    lower, upper = log_prob_bounds(scores)
+    starts, _ = spans(scores, "example")
+    suffixes, _ = spans(scores, "suffix")
+    stopped = scores["stopped"].to_numpy()
+    points = pl.DataFrame(
+        {"start": starts, "suffix_start": suffixes, "log_prob": upper, "prob": np.exp(upper), "stopped": stopped}
+    ).with_columns(prob=pl.when("stopped").then(None).otherwise("prob"))
+    counted = lower[lower >= math.log(FLOOR)]
+    return Location(
+        points=points,
+        log10=_histogram(counted, tuple(10 ** (i / 10) for i in range(-40, 1))),
+        linear=_histogram(counted, tuple(i / 50 for i in range(51))),
+        undecided=int(np.count_nonzero((upper >= math.log(FLOOR)) & (upper > lower))),
+    )
+
+
+def _histogram(log_probs: Floats, edges: tuple[float, ...]) -> Histogram:
+    inner = [math.log(edge) for edge in edges[1:-1]]  # by log_prob, as every threshold: p_z itself would be rounded
+    counts = np.bincount(np.searchsorted(inner, log_probs, side="right"), minlength=len(edges) - 1)
+    return Histogram(edges, tuple(counts.tolist()))
+
+
+class Longest(TypedDict):
+    """The longest sequence that one generation gives with at least some probability.
+
+    The first `tokens` suffix tokens of `example_id` come out, from its prefix, with log-probability `log_prob`.
+    `start` and `suffix_start` are that window's, None where the table has no places. `exact` is false where a stopped
+    row still stood above the threshold when it was given up, so that it may go further than was looked.
+    """
+
+    tokens: int
+    log_prob: float
+    example_id: str
+    start: int | None
+    suffix_start: int | None
+    exact: bool
+
+
+def longest(scores: pl.DataFrame, thresholds: Sequence[float] = (0.01, 0.1, 0.5, 0.75)) -> dict[str, Longest | None]:
+    """For each threshold the longest beginning of any suffix with at least that probability; None: not one token.
+
+    The first m tokens of a suffix come out with the exponential of the sum of their token_log_probs, so every shorter
+    suffix of every window is looked at too. Of equally long ones the most likely, then the first. No result is longer
+    than the suffixes that were scored: one as long as they are says that longer windows may show more.
+    """
+    log_prob_bounds(scores, "token_log_probs")
+    stopped = scores["stopped"].to_numpy()
+    best = dict.fromkeys(thresholds, (0, -math.inf, -1))  # tokens, log_prob, row
+    inexact = set()
+    for threshold in thresholds:
+        _check_threshold(threshold)
+    for first, sums, lengths in _prefix_sums(scores["token_log_probs"]):
+        for threshold in thresholds:
+            tokens = np.count_nonzero(sums >= math.log(threshold), axis=1)
+            if (stopped[first : first + tokens.size] & (tokens == lengths)).any():
+                inexact.add(threshold)
+            most = int(tokens.max())
+            if most < max(1, best[threshold][0]):
+                continue
+            rows = np.flatnonzero(tokens == most)
+            row = int(rows[sums[rows, most - 1].argmax()])
+            found = (most, float(sums[row, most - 1]), first + row)
+            best[threshold] = max(best[threshold], found, key=lambda each: each[:2])
+    return {f"{t:g}": _longest(scores, *best[t], t not in inexact) if best[t][0] else None for t in thresholds}
+
+
+def _longest(scores: pl.DataFrame, tokens: int, log_prob: float, row: int, exact: bool) -> Longest:
+    return {
+        "tokens": tokens,
+        "log_prob": log_prob,
+        "example_id": scores["example_id"][row],
+        "start": scores["start"][row] if "start" in scores.columns else None,
+        "suffix_start": scores["suffix_start"][row] if "suffix_start" in scores.columns else None,
+        "exact": exact,
+    }
+
+
+def _prefix_sums(token_log_probs: pl.Series) -> Iterator[tuple[int, Floats, Integers]]:
+    """Sums of each row's first 1, 2, ... token log-probs in float64, -inf past its end; some rows at a time.
+
+    Gives the first row's number, the sums, and the rows' lengths.
+    """
+    for first in range(0, token_log_probs.len(), _ROWS):
+        part = token_log_probs.slice(first, _ROWS)
+        lengths = part.list.len().fill_null(0).cast(pl.Int64).to_numpy()
+        sums = np.full((lengths.size, max(1, int(lengths.max()))), -math.inf)
+        tokens = part.filter(pl.Series(lengths > 0)).explode().cast(pl.Float64).to_numpy()
+        sums[np.arange(sums.shape[1]) < lengths[:, None]] = tokens
+        yield first, np.cumsum(sums, axis=1), lengths
 
 
 def spans(scores: pl.DataFrame, span: Span = "suffix") -> tuple[Integers, Integers]:
@@ -134,6 +325,28 @@ def merge_spans(starts: Any, ends: Any) -> list[tuple[int, int]]:
     firsts = start[np.concatenate(([0], gaps))]
     lasts = end[np.concatenate((gaps - 1, [start.size - 1]))]
     return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+
+def _reaching(lower: Floats, upper: Floats, threshold: float) -> NDArray[np.bool_]:
+    """Which rows have p_z >= threshold. A threshold that a stopped row's bound reaches cannot be decided."""
+    _check_threshold(threshold)
+    undecided = np.count_nonzero((upper >= math.log(threshold)) & (upper > lower))
+    if undecided:
+        raise InputError(
+            f"coverage at {threshold:g} cannot be known: {undecided} windows were stopped early and may reach it. "
+            "Choose a threshold above the run's tau, or score again with a smaller tau or without stopping early."
+        )
+    return lower >= math.log(threshold)
+
+
+def _check_threshold(threshold: float) -> None:
+    if not 0 < threshold <= 1:
+        raise InputError(f"a threshold is a probability and must lie in (0, 1], not {threshold}.")
+
+
+def _check_length(length: int) -> None:
+    if length < 1:
+        raise InputError(f"length is the text's number of code points and must be at least 1, not {length}.")
 
 
 def _check_spans(starts: Integers, ends: Integers, length: int | None, ids: pl.Series | None = None) -> None:
