@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import rote.corpus.windows as module
-from rote.corpus.windows import window_count, windows
+from rote.corpus.windows import beginning_ends, window_starts, windows
 from rote.errors import InputError
 from rote.tokens import Example
 from tests.reference.windows import Window, reference_windows
@@ -170,7 +170,7 @@ def test_a_book() -> None:
     tokenizer = bundled()
     text = ALICE[:30000]
     found = windows(text, tokenizer, stride=10)
-    assert window_count(len(text), 10) == 3000
+    assert len(window_starts(len(text), 10)) == 3000
     assert 2950 < len(found) < 3000
     assert [example.start for example in found] == list(range(0, 10 * len(found), 10))
     for example in found:
@@ -293,11 +293,57 @@ def test_too_short_texts_and_the_count_of_windows() -> None:
     assert windows("a short text", bundled()) == []
     assert windows("abcd", single_bytes(), prefix=2, suffix=3) == []
     assert len(windows("abcde", single_bytes(), prefix=2, suffix=3)) == 1
-    assert [window_count(length, 10) for length in (0, 1, 10, 11, 20, 21)] == [0, 1, 1, 2, 2, 3]
+    assert [len(window_starts(length, 10)) for length in (0, 1, 10, 11, 20, 21)] == [0, 1, 1, 2, 2, 3]
     text = "x" * 25
     found = windows(text, single_bytes(), prefix=2, suffix=3, stride=7)
     assert [example.start for example in found] == [0, 7, 14]
-    assert window_count(len(text), 7) - len(found) == 1
+    assert len(window_starts(len(text), 7)) - len(found) == 1
+
+
+REGIONS = (
+    st.lists(st.integers(0, 60), max_size=8, unique=True)
+    .map(sorted)
+    .map(lambda c: list(zip(c[::2], c[1::2], strict=False)))
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    text=st.lists(st.sampled_from(PIECES), min_size=1, max_size=12).map("".join).map(lambda text: text[:60]),
+    regions=REGIONS,
+    stride=st.integers(1, 9),
+)
+def test_within_keeps_the_windows_that_start_there(text: str, regions: list[tuple[int, int]], stride: int) -> None:
+    within = [(a, min(b, len(text))) for a, b in regions if a < len(text)]
+    inside = {s for a, b in within for s in range(a, b)}
+    everywhere = windows(text, trained(), prefix=2, suffix=3, stride=stride)
+    found = windows(text, trained(), prefix=2, suffix=3, stride=stride, within=within)
+    assert found == [example for example in everywhere if example.start in inside]
+    starts = list(window_starts(len(text), stride, within))
+    assert starts == [s for s in range(0, len(text), stride) if s in inside]
+
+
+@pytest.mark.parametrize("bad", [[(5, 5)], [(6, 5)], [(-1, 5)], [(0, 21)], [(0, 5), (4, 8)], [(8, 9), (0, 5)], [(0,)]])
+def test_regions_must_be_in_order_and_in_the_text(bad: Any) -> None:
+    with pytest.raises(InputError, match=r"within has the region .* inside the text's 20 characters"):
+        windows("x" * 20, single_bytes(), within=bad)
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@settings(deadline=None, max_examples=20)
+@given(text=TEXTS.filter(bool), stride=st.integers(100, 700))
+def test_where_beginnings_of_suffixes_end(name: str, text: str, stride: int) -> None:
+    """A suffix of fewer tokens ends there, as the reference finds it."""
+    tokenizer = TOKENIZERS[name]()
+    whole = windows(text, tokenizer, prefix=3, suffix=5, stride=stride)[:3]
+    asked = [(example.start or 0, tokens) for example in whole for tokens in range(1, 6)]
+    ends = beginning_ends(text, tokenizer, asked, prefix=3, suffix=5)
+    by_tokens = {
+        (window.start, tokens): window.suffix_end
+        for tokens in range(1, 6)
+        for window in reference_windows(text, tokenizer, prefix=3, suffix=tokens, stride=stride)
+    }
+    assert ends == [by_tokens[beginning] for beginning in asked]
 
 
 def test_progress_reaches_the_total(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -20,9 +20,26 @@ CHUNK = 1024
 """Slices of the first size that are tokenised at once: enough to use every core, few enough to hold in memory."""
 
 
-def window_count(text_length: int, stride: int) -> int:
-    """How many windows start in a text of `text_length` code points; those too short to keep are counted too."""
-    return len(range(0, text_length, stride))
+Regions = Sequence[Sequence[int]]
+"""Parts of a text as [start, end) pairs of code points, in order, none overlapping the next."""
+
+
+def window_starts(text_length: int, stride: int, within: Regions | None = None) -> Sequence[int]:
+    """Where windows start in a text of `text_length` code points: every `stride`, `within` regions or everywhere.
+
+    Those that turn out too short to keep are among them.
+    """
+    if within is None:
+        return range(0, text_length, stride)
+    end = 0
+    for region in within:
+        if len(region) != 2 or not end <= region[0] < region[1] <= text_length:
+            raise InputError(
+                f"within has the region {list(region)}; give [start, end) pairs in order that do not overlap, "
+                f"inside the text's {text_length} characters."
+            )
+        end = region[1]
+    return [start for first, last in within for start in range(-(-first // stride) * stride, last, stride)]
 
 
 def windows(
@@ -32,15 +49,18 @@ def windows(
     prefix: int = 50,
     suffix: int = 50,
     stride: int = 10,
+    within: Regions | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Example]:
     """Examples of `prefix` + `suffix` tokens from windows that start every `stride` code points of `text`.
+
+    With `within`, those of them that start in these regions of the text; they may end outside.
 
     Each window is tokenised on its own, as plain text: no special tokens are added, and a control token's name that
     stands in the text is a string like any other (as far as the tokenizer can tell them apart). The spans are code
     points of `text` as given and leave no gap: a token that holds part of a character covers all of it, and a
     character that the tokenizer's normaliser merged away belongs to the token before it. Windows that the end of the
-    text leaves with too few tokens are dropped: `window_count(len(text), stride) - len(result)` of them.
+    text leaves with too few tokens are dropped: `len(window_starts(len(text), stride, within)) - len(result)` of them.
 
     `progress(done, total)` is called as windows are finished, dropped ones included.
     """
@@ -55,23 +75,51 @@ def windows(
             "Decode the text as strict UTF-8, or replace that character."
         )
     backend = plain_backend(tokenizer)
-    starts = range(0, len(text), stride)
+    starts = window_starts(len(text), stride, within)
     shared: dict[int, int] = {}
     examples: list[Example] = []
     for first in range(0, len(starts), CHUNK):
         chunk = starts[first : first + CHUNK]
-        examples += _chunk_windows(text, backend, chunk, prefix=prefix, suffix=suffix, shared=shared)
+        examples += windows_at(text, backend, chunk, prefix=prefix, suffix=suffix, shared=shared)
         if progress is not None:
             progress(first + len(chunk), len(starts))
     return examples
 
 
-def _chunk_windows(
-    text: str, backend: Tokenizer, starts: range, *, prefix: int, suffix: int, shared: dict[int, int]
+def beginning_ends(
+    text: str, tokenizer: Any, beginnings: Sequence[tuple[int, int]], *, prefix: int, suffix: int
+) -> list[int]:
+    """For each (start of a window that `windows` gives, tokens): where its suffix's first so many tokens end."""
+    backend = plain_backend(tokenizer)
+    ends = []
+    for start, tokens in beginnings:
+        ((_, encoding, length),) = _encodings(text, backend, [start], prefix + suffix)
+        ends.append(start + _end(encoding, prefix + tokens, length))
+    return ends
+
+
+def windows_at(
+    text: str, backend: Tokenizer, starts: Sequence[int], *, prefix: int, suffix: int, shared: dict[int, int]
 ) -> list[Example]:
     """The windows at `starts`, in order, without those that are too short."""
     total = prefix + suffix
     found: dict[int, Example] = {}
+    for start, encoding, length in _encodings(text, backend, starts, total):
+        # One object per distinct id: a book has millions of ids, and they would outweigh all else.
+        ids = tuple([shared.setdefault(token, token) for token in encoding.ids[:total]])
+        found[start] = Example(
+            id=f"w{start}",
+            prefix=ids[:prefix],
+            suffix=ids[prefix:],
+            start=start,
+            suffix_start=start + encoding.token_to_chars(prefix)[0],
+            suffix_end=start + _end(encoding, total, length),
+        )
+    return [found[start] for start in starts if start in found]
+
+
+def _encodings(text: str, backend: Tokenizer, starts: Sequence[int], total: int) -> Iterator[tuple[int, Any, int]]:
+    """(start, encoding, length of the slice) of each window that has `total` tokens, in the order they are found."""
     pending = list(starts)
     length = SLICE
     while pending:
@@ -82,24 +130,13 @@ def _chunk_windows(
             slices = [text[start : start + length] for start in batch]
             encodings: list[Any] = backend.encode_batch(slices, add_special_tokens=False)
             for start, cut, encoding in zip(batch, slices, encodings, strict=True):
-                end = _end(encoding, total, len(cut))
                 at_text_end = start + length >= len(text)
-                if not at_text_end and end > length - MARGIN:
+                if not at_text_end and _end(encoding, total, len(cut)) > length - MARGIN:
                     too_small.append(start)
                 elif len(encoding) >= total:
-                    # One object per distinct id: a book has millions of ids, and they would outweigh all else.
-                    ids = tuple([shared.setdefault(token, token) for token in encoding.ids[:total]])
-                    found[start] = Example(
-                        id=f"w{start}",
-                        prefix=ids[:prefix],
-                        suffix=ids[prefix:],
-                        start=start,
-                        suffix_start=start + encoding.token_to_chars(prefix)[0],
-                        suffix_end=start + end,
-                    )
+                    yield start, encoding, len(cut)
         pending = too_small
         length *= 2
-    return [found[start] for start in starts if start in found]
 
 
 def _end(encoding: Any, total: int, length: int) -> int:
