@@ -77,10 +77,10 @@ def expected_queries(p_z: float) -> float:
     return 1 / p_z if p_z > 0 else math.inf
 
 
-def wilson(successes: int, total: int, level: float = 0.95) -> tuple[float, float]:
+def wilson(successes: float, total: float, level: float = 0.95) -> tuple[float, float]:
     """The Wilson score interval for a share: exactly 0 at its lower end for no success, exactly 1 at its upper for all.
 
-    A total of 0 says nothing: (0, 1).
+    A total of 0 says nothing: (0, 1). An effective total, as of examples that are alike, need not be whole.
     """
     if not 0 <= successes <= total:
         raise InputError(f"successes must lie between 0 and the total of {total}, not {successes}.")

@@ -1,0 +1,228 @@
+"""Rates over examples that were drawn document by document: intervals that know it, runs, and differences of groups.
+
+Examples of one document are alike, so they tell less than as many examples of different documents. The interval of a
+rate therefore rests on an effective number of examples: how many independent ones would leave the rate as uncertain as
+these do. It is the number of examples over the design effect, which is estimated from how far the documents' own
+rates scatter (the linearised variance of a ratio) and never taken below 1. It is smaller still where few documents
+leave that estimate itself uncertain (Student's t in place of the normal distribution). A rate of exactly 0 or 1 shows
+no scatter at all: then every document counts as one example, the least that it can be worth. The interval is Wilson's
+on the effective number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from statistics import NormalDist, mean, stdev
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rote.analysis.rates import LOWER_TAU, Rate, log_prob_bounds, rates
+from rote.errors import InputError
+from rote.extraction.odds import wilson
+
+NAMED = ("greedy_rate", "rate_at_tau", f"rate_at_{LOWER_TAU}", "maximum_rate")
+HELD_OUT = "held-out"
+
+_ORIGIN = ("corpus", "document", "run")
+
+
+class SampledRate(Rate):
+    """A `Rate` whose interval knows of documents.
+
+    `effective` is the number of independent examples that `interval` rests on. `by_run` is the rate of each run that
+    has examples, `mean` and `deviation` their mean and standard deviation (n - 1; None for a single run). Where stopped
+    rows leave a doubt, these take them as never extracted, as `rate` does.
+    """
+
+    effective: float
+    by_run: list[float]
+    mean: float
+    deviation: float | None
+
+
+class Difference(TypedDict):
+    """A rate less that of the control. `difference` and `difference_upper` differ where stopped rows leave a doubt.
+
+    `interval` is Newcombe's hybrid score interval (95%), from the intervals of the two rates.
+    """
+
+    difference: float
+    difference_upper: float
+    interval: list[float]
+
+
+def with_origin(scores: pl.DataFrame) -> pl.DataFrame:
+    """The table with where each example was drawn, from its metadata: `corpus`, `document` and `run`."""
+    log_prob_bounds(scores, "metadata")
+    found = scores.with_columns(pl.col("metadata").str.json_path_match(f"$.{name}").alias(name) for name in _ORIGIN)
+    for name in _ORIGIN:
+        if found[name].null_count():
+            row = found.row(int(found[name].is_null().arg_max() or 0), named=True)
+            raise InputError(f"example {row['example_id']!r} has no {name} in its metadata; rote rate did not draw it.")
+    return found.with_columns(pl.col("run").cast(pl.Int64))
+
+
+def sampled_rates(
+    scores: pl.DataFrame,
+    *,
+    tau: float = 0.001,
+    numeric_tolerance: float = 0.001,
+    border_tolerance: float = 0.001,
+) -> dict[str, Any]:
+    """What `rates` says of drawn rows (see `with_origin`), every rate a `SampledRate`.
+
+    Also `documents`: how many different ones there are. A document drawn in several runs is one: its examples are alike
+    whichever run they are of.
+    """
+    found = rates(scores, tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance)
+    lower, upper = log_prob_bounds(scores)
+    document = _codes(scores, "corpus", "document")
+    run = _codes(scores, "run")
+    for name, rate in _every_rate(found):
+        possible = round(rate["rate_upper"] * scores.height)
+        if name == "greedy_rate":
+            certain_hits = possible_hits = scores["greedy"].to_numpy()
+        else:
+            certain_hits, possible_hits = _likeliest(lower, rate["count"]), _likeliest(upper, possible)
+        low, _, effective = document_interval(certain_hits, document)
+        _, high, _ = document_interval(possible_hits, document)
+        by_run = [float(share) for share in np.bincount(run, weights=certain_hits) / np.bincount(run)]
+        rate |= {
+            "interval": [low, high],
+            "effective": effective,
+            "by_run": by_run,
+            "mean": mean(by_run),
+            "deviation": stdev(by_run) if len(by_run) > 1 else None,
+        }
+    return {"documents": int(document.max()) + 1, **found}
+
+
+def sampled_rates_by(
+    scores: pl.DataFrame, key: Literal["repetitions", "split"], *, tau: float = 0.001
+) -> list[dict[str, Any]]:
+    """The `sampled_rates` of each group of rows that share a value of `key`, as `rates_by` has them."""
+    groups = scores.sort(key, nulls_last=True, maintain_order=True).partition_by(key, maintain_order=True)
+    if scores[key].null_count() == scores.height:
+        return []
+    return [{key: group[key][0], **sampled_rates(group, tau=tau)} for group in groups]
+
+
+def differences(by_split: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each split's rates less those of the control, as `Difference`s under the names of the rates.
+
+    The control is the split "held-out" or, if there are but two splits and one is "train", the other. Empty where there
+    is no control.
+    """
+    groups = {group["split"]: group for group in by_split if group["split"] is not None}
+    others = sorted(groups.keys() - {"train"})
+    if HELD_OUT in groups:
+        control = HELD_OUT
+    elif "train" in groups and len(others) == 1:
+        control = others[0]
+    else:
+        return []
+    return [
+        {
+            "split": split,
+            "control": control,
+            **{name: difference(group[name], groups[control][name]) for name in NAMED},
+            "np_table": [
+                {"n": cell["n"], "p": cell["p"], **difference(cell, other)}
+                for cell, other in zip(group["np_table"], groups[control]["np_table"], strict=True)
+            ],
+        }
+        for split, group in groups.items()
+        if split != control
+    ]
+
+
+def difference(rate: Mapping[str, Any], control: Mapping[str, Any]) -> Difference:
+    """A rate less a control's; the two are of different documents."""
+    least, most = rate["rate"] - control["rate_upper"], rate["rate_upper"] - control["rate"]
+    low = math.hypot(rate["rate"] - rate["interval"][0], control["interval"][1] - control["rate_upper"])
+    high = math.hypot(rate["interval"][1] - rate["rate_upper"], control["rate"] - control["interval"][0])
+    return {
+        "difference": least,
+        "difference_upper": most,
+        "interval": [max(least - low, -1.0), min(most + high, 1.0)],
+    }
+
+
+def document_interval(hits: NDArray[Any], document: NDArray[np.int64]) -> tuple[float, float, float]:
+    """The 95% interval of the share of hits, and the effective number of examples it rests on.
+
+    `hits` says of each example whether it is one, `document` which document (0, 1, ...) it is of.
+    """
+    sizes = np.bincount(document).astype(np.float64)
+    found = np.bincount(document, weights=hits)
+    documents, total, count = len(sizes), float(sizes.sum()), float(found.sum())
+    share = count / total
+    if documents == 1 or count in (0, total):
+        effective = float(documents)
+    else:
+        residuals = found - share * sizes
+        variance = documents / (documents - 1) * float(residuals @ residuals) / total**2
+        uncorrected = total / max(variance / (share * (1 - share) / total), 1.0)
+        # The scatter shows in documents with hits, and with misses. Few of them say little of it, however many others
+        # there are; but a document is hardly worth less than one example.
+        telling = min(int(np.count_nonzero(found)), int(np.count_nonzero(found < sizes)), documents - 1)
+        corrected = uncorrected * (_NORMAL / _student(telling)) ** 2
+        effective = max(corrected, min(uncorrected * (_NORMAL / _student(documents - 1)) ** 2, documents))
+    low, high = wilson(share * effective, effective)
+    return low, high, effective
+
+
+_NORMAL = NormalDist().inv_cdf(0.975)
+
+
+@cache
+def _student(freedom: int) -> float:
+    """The 97.5% point of Student's t with so many degrees of freedom."""
+    z = _NORMAL
+    if freedom > 100:  # its expansion at the normal distribution, good to eight digits here
+        first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+        third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+        return z + first / freedom + second / freedom**2 + third / freedom**3
+    low, high = 0.0, 13.0  # it is 12.7 for one degree
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _within(middle, freedom) > 0.95 else (middle, high)
+    return high
+
+
+def _within(t: float, freedom: int) -> float:
+    """The probability that Student's t lies between -t and t: a finite sum for whole degrees of freedom."""
+    angle = math.atan(t / math.sqrt(freedom))
+    odd = freedom % 2
+    term = math.cos(angle) if odd else 1.0
+    total = 0.0
+    for k in range(freedom // 2):
+        total += term
+        term *= math.cos(angle) ** 2 * (2 * k + 1 + odd) / (2 * k + 2 + odd)
+    return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+
+
+def _every_rate(found: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name in NAMED:
+        yield name, found[name]
+    for cell in found["np_table"]:
+        yield "np_table", cell
+
+
+def _likeliest(log_probs: NDArray[np.float64], count: int) -> NDArray[np.bool_]:
+    """Which rows are the `count` most likely ones: those that a rate with this count takes as extracted."""
+    if count == 0:
+        return np.zeros(log_probs.size, dtype=np.bool_)
+    hits: NDArray[np.bool_] = log_probs >= np.partition(log_probs, log_probs.size - count)[log_probs.size - count]
+    return hits
+
+
+def _codes(scores: pl.DataFrame, *names: str) -> NDArray[np.int64]:
+    """For each row the number of its group, 0, 1, ..., by the values of these columns."""
+    ranks = scores.select(pl.struct(names).rank("dense").cast(pl.Int64) - 1)
+    return ranks.to_series().to_numpy()
