@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from rote.cli import books as _books  # noqa: F401  (registers its commands)
 from rote.cli import score as _score  # noqa: F401  (registers its commands)
 from rote.cli.options import AsJson, Debug
 from rote.cli.screen import app, interrupted_by, leave, messages, print_summary

@@ -38,7 +38,7 @@ def progress() -> Iterator[Any]:
     )  # fmt: skip
     with Progress(*columns, console=messages, transient=True) as bar:
         tasks: dict[str, Any] = {}
-        names = {"windows": "cutting windows", "scored": "scoring"}
+        names = {"places": "looking for places", "windows": "cutting windows", "scored": "scoring"}
 
         def tell(what: str, done: int, total: int) -> None:
             if what not in tasks:

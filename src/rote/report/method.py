@@ -74,7 +74,7 @@ def method(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mappi
                 f"One every {show.counted(windows['stride'], 'character')}: "
                 f"{show.counted(windows['prefix'], 'token')} of prefix, then "
                 f"{show.counted(windows['suffix'], 'token')} of suffix, tokenised together. "
-                "Positions count code points from 0.",
+                f"{_within(windows)}Positions count code points from 0.",
             )
         )
     facts += [
@@ -93,6 +93,14 @@ def method(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mappi
         ("Warnings", f"{show.count(warned)}, listed at the top" if warned else "none"),
         ("Versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
     ]
+
+
+def _within(windows: Mapping[str, Any]) -> str:
+    within = windows.get("within")
+    if within is None:
+        return ""
+    parts = show.counted(len(within), "part")
+    return f"Only windows that start in {parts} of the text, chosen beforehand (windows.within in manifest.json). "
 
 
 def _source(source: Mapping[str, Any]) -> str:

@@ -17,9 +17,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rote.analysis.coverage import character_maximum, spans
+from rote.analysis.coverage import character_maximum, hot_spots, spans
 from rote.analysis.rates import log_prob_bounds
 from rote.report import show
+from rote.report.books import longest_table, spots_table
 from rote.report.method import meaning, method
 from rote.report.near import near_facts, near_section, variants
 from rote.report.strip import strip
@@ -29,6 +30,8 @@ from rote.report.words import headline, lede, provenance
 Passages = Callable[[dict[str, Any]], tuple[str, str]]
 
 PASSAGES = 10
+SPOTS = 10
+SPOTS_AT = 0.5
 
 
 def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], scores: pl.DataFrame, passages: Passages) -> str:
@@ -60,6 +63,9 @@ def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], scores: p
             cards=_cards(manifest, summary, found),
             strip=None if best is None else strip(best, tau=summary["tau"], positions=places),
             coverage=coverage_table(found),
+            longest=longest_table(found, lambda entry: passages(dict(entry))[1]),
+            spots=_spots(rows, manifest, passages),
+            spots_at=show.threshold(SPOTS_AT),
             odds=odds_table(manifest, found),
             near=near_section(manifest, found),
             passages=[_passage(i, row, manifest, passages) for i, row in enumerate(strongest, 1)],
@@ -108,6 +114,19 @@ def _best_by_character(rows: pl.DataFrame, manifest: Mapping[str, Any]) -> NDArr
     if manifest["kind"] != "scan" or not rows.height:
         return None
     return character_maximum(*spans(rows), log_prob_bounds(rows)[0], manifest["source"]["characters"])
+
+
+def _spots(rows: pl.DataFrame, manifest: Mapping[str, Any], passages: Passages) -> list[list[str]]:
+    """The longest hot-spots of a scan."""
+    if manifest["kind"] != "scan":
+        return []
+    length = manifest["source"]["characters"]
+    found = hot_spots(rows, length, SPOTS_AT, top=SPOTS)
+
+    def words(spot: Any) -> str:
+        return passages({"start": spot.start, "suffix_start": spot.start, "suffix_end": spot.end})[1]
+
+    return spots_table(found, length, words)
 
 
 def _cards(

@@ -71,6 +71,13 @@ def strip(best: NDArray[np.float64], *, tau: float, positions: Sequence[int] = (
     )
 
 
+def levels(best: NDArray[np.float64], *, tau: float, count: int) -> list[int | None]:
+    """The strip in `count` parts at most: the colour of each, from 0 to LEVELS - 1, or None below tau."""
+    floor = math.log(tau)
+    parts = _spread(best, min(count, best.size))
+    return [_level(part["highest"], floor) if part["highest"] >= floor else None for part in parts]
+
+
 def _spread(best: NDArray[np.float64], count: int) -> list[dict[str, Any]]:
     """`count` neighbouring parts of the text, as equal as can be, and the highest value in each."""
     edges = [i * best.size // count for i in range(count + 1)]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rote.report import show
+from rote.report.books import longest_sentence
 from rote.report.method import cost, numeric_doubt
 
 EVEN = "0.5"  # the coverage threshold of a scan's headline
@@ -95,13 +96,24 @@ def provenance(
         low, high = rates["rate_at_tau"]["interval"]
         interval = f"95% interval of the rate at τ: {show.percent(low)} to {show.percent(high)}."
         return [*facts, ("Uncertainty", f"{interval} {doubt}")]
-    doubt = f"The windows are all of this text’s at this stride, not a sample. {doubt}"
+    doubt = f"{_choice(manifest)} {doubt}"
     if best is not None:
         tolerance = rates["near_tau"]["numeric_tolerance"]
         low, high = (float((best >= math.log(float(EVEN)) + shift).mean()) for shift in (tolerance, -tolerance))
         bounds = " to ".join(dict.fromkeys((show.percent(low), show.percent(high))))
         doubt += f" Should every log p_z be off by {tolerance:g}, coverage at 50% would be {bounds}."
     return [*facts, ("Uncertainty", doubt)]
+
+
+def _choice(manifest: Mapping[str, Any]) -> str:
+    """Which of the text's windows a scan looked at."""
+    within = manifest["windows"].get("within")
+    if within is None:
+        return "The windows are all of this text’s at this stride, not a sample."
+    return (
+        f"The windows are those that start in {show.counted(len(within), 'chosen part')} of the text: the rates are "
+        "theirs, not the text’s, and the rest of it was not looked at."
+    )
 
 
 def near_sentence(manifest: Mapping[str, Any], near: Mapping[str, Any]) -> str:
@@ -131,6 +143,8 @@ def summary_lines(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> li
     if "coverage" in found:
         shares = [f"at {show.threshold(float(p))} {show.percent(c['share'])}" for p, c in found["coverage"].items()]
         rows.insert(1, ("Coverage", ", ".join(shares)))
+    if found.get("longest"):
+        rows.insert(2, ("Longest", longest_sentence(manifest, found)))
     if "near" in found:
         rows.insert(0, ("Near", near_sentence(manifest, found["near"])))
     rows.append(("Cost", cost(summary, show.unit(manifest))))

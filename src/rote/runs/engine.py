@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rote.corpus.windows import window_count, windows
+from rote.corpus.windows import Regions, window_starts, windows
 from rote.decoding import Scheme
 from rote.errors import InputError
 from rote.extraction.fork import first_cost
@@ -41,6 +41,7 @@ def scan(
     prefix: int = 50,
     suffix: int = 50,
     stride: int = 10,
+    within: Regions | None = None,
     schemes: Sequence[Scheme] = (Scheme(),),
     tau: float = 1e-3,
     stop_early: bool = False,
@@ -52,7 +53,8 @@ def scan(
 
     `tau` is the smallest probability that counts as extraction. With `stop_early`, windows that are certain to end
     below it are given up after a few tokens: cheaper on text that is not memorized, at the price of exact numbers
-    below tau. `near` asks for near-verbatim extraction as well: rote.Near() for its defaults.
+    below tau. `near` asks for near-verbatim extraction as well: rote.Near() for its defaults. `within`: regions of the
+    text, as [start, end) pairs, in which windows may start; rates are then those of a choice of windows.
     """
     tell = progress or (lambda what, done, total: None)
     if stop_early and tau > THRESHOLDS[0]:
@@ -60,9 +62,15 @@ def scan(
             f"with stop_early, tau must be at most {THRESHOLDS[0]}, the lowest coverage threshold, not {tau}."
         )
     examples = windows(
-        text, model.tokenizer, prefix=prefix, suffix=suffix, stride=stride, progress=lambda d, t: tell("windows", d, t)
-    )
-    dropped = window_count(len(text), stride) - len(examples)
+        text, model.tokenizer, prefix=prefix, suffix=suffix, stride=stride, within=within,
+        progress=lambda d, t: tell("windows", d, t),
+    )  # fmt: skip
+    dropped = len(window_starts(len(text), stride, within)) - len(examples)
+    if not examples and within is not None:
+        raise InputError(
+            f"not one window of {prefix} + {suffix} tokens starts in the given parts of {name} and fits before "
+            "its end. Use shorter windows (--prefix, --suffix) or a smaller --stride."
+        )
     if not examples:
         raise InputError(
             f"{name} is too short: not one window of {prefix} + {suffix} tokens fits into its {len(text)} characters. "
@@ -73,7 +81,12 @@ def scan(
         source={"name": name, "sha256": digest(text), "characters": len(text)},
         model=model.identity(),
         options={
-            "windows": {"prefix": prefix, "suffix": suffix, "stride": stride},
+            "windows": {
+                "prefix": prefix,
+                "suffix": suffix,
+                "stride": stride,
+                **({} if within is None else {"within": [list(region) for region in within]}),
+            },
             "dropped": dropped,
             **job_options(model, examples, schemes, tau, stop_early, near, batch_size),
         },
@@ -195,7 +208,7 @@ def complete(
                 count = partial(_tell_from, tell, index * size, len(examples))
                 _score_shard(run, index, part, model, schemes, manifest, count)
             tell("scored", index * size + len(part), len(examples))
-        run.finish(summarise(run, model.logit_tolerance))
+        run.finish(summarise(run, model.logit_tolerance, model.tokenizer))
         run.report()
     return run
 

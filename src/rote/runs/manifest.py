@@ -69,4 +69,5 @@ def _differing(stored: Mapping[str, Any], asked: Mapping[str, Any], above: str =
 def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{key}={part}" for key, part in value.items() if part is not None)
-    return repr(value)
+    shown = repr(value)
+    return shown if len(shown) <= 200 else f"{shown[:200]}…"

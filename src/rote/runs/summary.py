@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from rote.analysis.coverage import coverage
+import polars as pl
+
+from rote.analysis.coverage import coverage, longest
 from rote.analysis.nearverbatim import near_summary
 from rote.analysis.rates import rates, rates_by
+from rote.corpus.windows import beginning_ends
+from rote.errors import RunError
 from rote.runs.store import Run
 
 THRESHOLDS = (0.01, 0.1, 0.5, 0.75)
 """The probabilities at which coverage is told."""
 
 
-def summarise(run: Run, logit_tolerance: float) -> dict[str, Any]:
+def summarise(run: Run, logit_tolerance: float, tokenizer: Any) -> dict[str, Any]:
     """What summary.json says, under every scheme of the run."""
     manifest, scores, facts = run.manifest, run.scores, run.shard_facts()
     tau = manifest["tau"]
-    longest = int(scores["ranks"].list.len().max() or 0)  # type: ignore[arg-type]
-    doubt = 2 * logit_tolerance * longest  # each token's log-prob may differ by twice what a logit may
+    most_tokens = int(scores["ranks"].list.len().max() or 0)  # type: ignore[arg-type]
+    doubt = 2 * logit_tolerance * most_tokens  # each token's log-prob may differ by twice what a logit may
     schemes: dict[str, Any] = {}
     for scheme in manifest["schemes"]:
         own = scores.filter(scores["scheme"] == scheme)
@@ -27,6 +31,7 @@ def summarise(run: Run, logit_tolerance: float) -> dict[str, Any]:
         }
         if manifest["kind"] == "scan":
             numbers["coverage"] = coverage(own, manifest["source"]["characters"], thresholds=THRESHOLDS)
+            numbers["longest"] = _longest_places(run, own, tokenizer)
         if own["repetitions"].is_not_null().any():
             numbers["by_repetitions"] = rates_by(own, "repetitions", tau=tau)
         if manifest["near"] is not None:
@@ -49,3 +54,15 @@ def summarise(run: Run, logit_tolerance: float) -> dict[str, Any]:
         "versions": manifest["versions"],
         "schemes": schemes,
     }
+
+
+def _longest_places(run: Run, scores: pl.DataFrame, tokenizer: Any) -> dict[str, Any]:
+    """The longest sequence at each threshold, and where in the text it ends: the table knows only where suffixes do."""
+    found = {threshold: entry for threshold, entry in longest(scores, THRESHOLDS).items() if entry is not None}
+    windows, text = run.manifest["windows"], run.text
+    if text is None:
+        raise RunError(f"{run.folder / 'text.txt'} is gone; run the same command again to restore it.")
+    beginnings = [(entry["start"] or 0, entry["tokens"]) for entry in found.values()]
+    ends = beginning_ends(text, tokenizer, beginnings, prefix=windows["prefix"], suffix=windows["suffix"])
+    placed = {t: {**entry, "suffix_end": end} for (t, entry), end in zip(found.items(), ends, strict=True)}
+    return {f"{threshold:g}": placed.get(f"{threshold:g}") for threshold in THRESHOLDS}

@@ -1,0 +1,239 @@
+"""rote spots and rote longer: the hot-spots of a finished scan, and longer windows cut from them."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from rote.cli.options import BatchSize, Debug, Device, DeviceMap, Prefix, Suffix, as_batch_size, load_model
+from rote.cli.screen import app, messages, print_summary, progress, resumable
+
+if TYPE_CHECKING:
+    from rote.analysis.coverage import HotSpot
+    from rote.analysis.matter import Part
+    from rote.runs.books import FinishedScan
+
+Folder = Annotated[Path, typer.Argument(help="The folder of a finished scan.", metavar="RUN")]
+At = Annotated[float, typer.Option(help="A hot-spot is covered by windows with at least this probability.")]
+
+
+@app.command(epilog="Example: rote spots runs/alice-bundled --at 0.5 --rank probability")
+def spots(
+    folder: Folder,
+    at: At = 0.5,
+    rank: Annotated[str, typer.Option(help="length or probability: what comes first.")] = "length",
+    top: Annotated[int, typer.Option(help="How many to show.")] = 10,
+    body: Annotated[
+        str | None,
+        typer.Option(
+            help="START:END in characters: where the work begins and ends; the rest is front and back matter. "
+            "Without it, Rote guesses.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the hot-spots as JSON and nothing else.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Where does the model know this text best? The hot-spots of a finished scan, front and back matter told apart."""
+    from rote.analysis.coverage import hot_spots
+    from rote.analysis.matter import part, read_body
+    from rote.runs.books import finished_scan
+
+    with messages.status(f"reading {folder}"):
+        found = finished_scan(folder)
+    marked = None if body is None else read_body(body, len(found.text))
+    listed = hot_spots(found.scores, len(found.text), at, rank=rank)  # type: ignore[arg-type]
+    shown = hot_spots(found.scores, len(found.text), at, rank=rank, top=top)  # type: ignore[arg-type]
+    parts = [part(found.text, spot.start, spot.end, marked) for spot in shown]
+    if as_json:
+        print(json.dumps(_as_json(found, at, rank, len(listed), shown, parts), indent=1, ensure_ascii=False))
+        return
+    _print_spots(found, at, rank, listed, shown, parts)
+
+
+def _as_json(
+    found: FinishedScan, at: float, rank: str, number: int, shown: list[HotSpot], parts: list[Part]
+) -> dict[str, Any]:
+    spots = [
+        {
+            **asdict(spot),
+            "characters": spot.characters,
+            "part": part.place,
+            "part_guessed": part.guessed,
+            "text": found.text[spot.start : spot.end],
+        }
+        for spot, part in zip(shown, parts, strict=True)
+    ]
+    return {
+        "source": found.name,
+        "model": found.manifest["model"]["name"],
+        "scheme": found.manifest["schemes"][0],
+        "bos_token": found.manifest["model"]["bos_token"],
+        "threshold": at,
+        "rank": rank,
+        "hot_spots": number,
+        "spots": spots,
+    }
+
+
+def _print_spots(
+    found: FinishedScan, at: float, rank: str, listed: list[HotSpot], shown: list[HotSpot], parts: list[Part]
+) -> None:
+    from rote.report import show
+    from rote.report.books import spots_table
+
+    out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    model = found.manifest["model"]
+    out.print(f"{escape(show.literal(found.name))}, {escape(show.literal(model['name']))}")
+    out.print(
+        f"{show.counted(len(listed), 'hot-spot')} at p ≥ {show.threshold(at)}, together "
+        f"{show.percent(sum(spot.characters for spot in listed) / len(found.text))} of the text’s "
+        f"{show.count(len(found.text))} characters. Scheme {found.manifest['schemes'][0]}; "
+        f"BOS {escape(show.bos(model['bos'], model.get('bos_token')))}\n",
+        soft_wrap=True,
+    )
+    _print_strip(found, out)
+    if not shown:
+        out.print(f"No window reaches {show.threshold(at)}: {_highest(found)}.", soft_wrap=True)
+        return
+    by = "longest first" if rank == "length" else "most likely window first"
+    out.print(f"{'All' if len(shown) == len(listed) else f'The first {len(shown)}'} of them, {by}:\n")
+    table = Table(box=None, pad_edge=False)
+    for name in ("characters", "place", "length", "windows", "highest p", "mean p"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("part", no_wrap=True)
+    table.add_column("first words", no_wrap=True, overflow="ellipsis")
+    rows = spots_table(shown, len(found.text), lambda spot: found.text[spot.start : spot.end])
+    for row, part in zip(rows, parts, strict=True):
+        table.add_row(*row[:-1], part.place, escape(row[-1]))
+    out.print(table)
+    if any(part.guessed for part in parts):
+        out.print(
+            "\nThe part is a guess, by Project Gutenberg’s markers or by words of notices near either end of the text; "
+            "--body START:END tells it.",
+            soft_wrap=True,
+        )
+
+
+def _print_strip(found: FinishedScan, out: Console) -> None:
+    """One line over the whole text: the higher and darker the bar, the more likely the part; blank below tau."""
+    from rote.analysis.coverage import character_maximum, spans
+    from rote.analysis.rates import log_prob_bounds
+    from rote.report import show
+    from rote.report.strip import LEVELS, levels
+
+    tau = found.manifest["tau"]
+    best = character_maximum(*spans(found.scores), log_prob_bounds(found.scores)[0], len(found.text))
+    bars = "▁▂▃▄▅▆▇█"
+    strip = Text("│")
+    for level in levels(best, tau=tau, count=min(out.width, 100) - 2):
+        share = 0.0 if level is None else level / (LEVELS - 1)
+        warm = f"rgb(255,{round(200 * (1 - share))},{round(90 * (1 - share))})"
+        strip.append(" " if level is None else bars[round(share * 7)], style="" if level is None else warm)
+    out.print(strip.append("│"))
+    out.print(f"0 to {show.count(len(found.text))} characters; blank below τ = {tau:g}, log scale up to 1\n")
+
+
+def _highest(found: FinishedScan) -> str:
+    from rote.analysis.rates import log_prob_bounds
+    from rote.report import show
+
+    best = float(log_prob_bounds(found.scores)[0].max(initial=-math.inf))
+    if best == -math.inf:
+        return "every window has probability 0 or was given up early"
+    return f"the most likely window has {show.probability(best)}; try a smaller --at"
+
+
+@app.command(epilog="Example: rote longer runs/alice-bundled --prefix 25 --suffix 275")
+def longer(
+    folder: Folder,
+    prefix: Prefix = 25,
+    suffix: Suffix = 275,
+    at: At = 0.5,
+    stride: Annotated[int, typer.Option(help="Characters from one window to the next.")] = 10,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="Another model, on purpose. Default: the scan's.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Run folder. Default: RUN-longer.", show_default=False)
+    ] = None,
+    batch_size: BatchSize = "auto",
+    device: Device = "auto",
+    dtype: Annotated[
+        str | None, typer.Option(help="float32, bfloat16 or float16. Default: the scan's.", show_default=False)
+    ] = None,
+    device_map: DeviceMap = None,
+    revision: Annotated[
+        str | None, typer.Option(help="Revision of a hub model. Default: the scan's.", show_default=False)
+    ] = None,
+    bos: Annotated[
+        str | None, typer.Option(help="auto, always or never. Default: the scan's.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")] = False,
+    debug: Debug = False,
+) -> None:
+    """How long a passage comes out in one piece? Scores longer windows whose suffix starts in a scan's hot-spots."""
+    from rote.analysis.coverage import hot_spots
+    from rote.runs.books import finished_scan
+
+    with messages.status(f"reading {folder}"):
+        found = finished_scan(folder)
+    spots = hot_spots(found.scores, len(found.text), at)
+    if not spots:
+        messages.print(
+            f"{folder} has no hot-spot at p ≥ {at:g}: {_highest(found)}. Nothing was scored or written.",
+            soft_wrap=True,
+        )
+        if as_json:
+            print("null")
+        return
+    before = found.manifest["model"]
+    target = out or folder.with_name(f"{folder.resolve().name}-longer")
+    loaded = load_model(
+        model or before["name"], device, dtype or before["dtype"], device_map,
+        revision or (None if model else before["revision"]), bos or before["bos"],
+    )  # fmt: skip
+    from rote.runs.books import check_same_model
+    from rote.runs.books import longer as run_longer
+
+    if model is None:
+        check_same_model(found, loaded)
+    with progress() as tell, resumable(target):
+        run = run_longer(
+            found, spots, loaded, out=target, prefix=prefix, suffix=suffix, stride=stride,
+            batch_size=as_batch_size(batch_size), progress=tell,
+        )  # fmt: skip
+    print_summary(run, as_json)
+    if not as_json:
+        _print_longest(run.summary["schemes"][found.manifest["schemes"][0]]["longest"], found.text)
+
+
+def _print_longest(longest: dict[str, Any], text: str) -> None:
+    """The longest sequence at each threshold with its text; one that several thresholds share is shown once."""
+    from rote.report import show
+    from rote.report.books import excerpt
+
+    out = Console(highlight=False)
+    shared: dict[tuple[int, int, int], list[str]] = {}
+    for threshold, entry in longest.items():
+        if entry is not None:
+            what = (entry["tokens"], entry["suffix_start"], entry["suffix_end"])
+            shared.setdefault(what, []).append(show.threshold(float(threshold)))
+    for (tokens, start, end), thresholds in shared.items():
+        out.print(
+            f"\n[bold]longest at {', '.join(thresholds)}[/]: {show.counted(tokens, 'token')}, "
+            f"characters {show.count(start)} to {show.count(end)}",
+            soft_wrap=True,
+        )
+        out.print(escape(excerpt(text[start:end], 60)))

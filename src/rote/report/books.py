@@ -1,0 +1,77 @@
+"""Hot-spots and longest sequences in words: for the report and for the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rote.analysis.coverage import HotSpot
+from rote.report import show
+
+WORDS = 12
+"""Words of a passage that an excerpt shows at most."""
+
+
+def excerpt(text: str, words: int = WORDS) -> str:
+    """The first words of a passage on one line; an ellipsis where there are more."""
+    found = show.literal(text).split()
+    return " ".join(found[:words]) + (" …" if len(found) > words else "")
+
+
+def longest_table(found: Mapping[str, Any], passage: Callable[[Mapping[str, Any]], str]) -> list[list[str]]:
+    """Threshold, tokens, characters, where, probability, first words; a scan's longest sequence at each threshold."""
+    table = []
+    for p, entry in found.get("longest", {}).items():
+        if entry is None:
+            table.append([show.threshold(float(p)), "none", "", "", "", ""])
+            continue
+        start, end = entry["suffix_start"], entry["suffix_end"]
+        table.append(
+            [
+                show.threshold(float(p)),
+                _tokens(entry),
+                show.count(end - start),
+                f"{show.count(start)} to {show.count(end)}",
+                show.probability(entry["log_prob"]),
+                excerpt(passage(entry)),
+            ]
+        )
+    return table
+
+
+def longest_sentence(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """The longest sequence at each threshold, in one line; one that several thresholds share is told once."""
+    shared: dict[str, list[str]] = {}
+    for p, entry in found["longest"].items():
+        what = "none"
+        if entry is not None:
+            start, end = entry["suffix_start"], entry["suffix_end"]
+            what = f"{_tokens(entry)} tokens ({show.count(end - start)} characters from {show.count(start)})"
+        shared.setdefault(what, []).append(show.threshold(float(p)))
+    parts = [f"at {', '.join(thresholds)}: {what}" for what, thresholds in shared.items()]
+    line = f"in one generation, {'; '.join(parts)}"
+    suffix = manifest["windows"]["suffix"]
+    if any(entry is not None and entry["tokens"] == suffix for entry in found["longest"].values()):
+        line += f". {show.count(suffix)} is a whole suffix: rote longer looks further"
+    return line
+
+
+def _tokens(entry: Mapping[str, Any]) -> str:
+    return f"{'' if entry['exact'] else '≥ '}{show.count(entry['tokens'])}"
+
+
+def spots_table(spots: Sequence[HotSpot], text_length: int, words: Callable[[HotSpot], str]) -> list[list[str]]:
+    """Where, at which percent of the text, characters, windows, highest and mean probability, first words."""
+    return [
+        [
+            f"{show.count(spot.start)} to {show.count(spot.end)}",
+            f"{100 * spot.start / text_length:.1f}%",
+            show.count(spot.characters),
+            show.count(spot.windows),
+            show.probability(spot.log_prob),
+            show.probability(math.log(spot.mean_prob)),
+            excerpt(words(spot)),
+        ]
+        for spot in spots
+    ]
