@@ -64,13 +64,13 @@ def read_text(path: Path) -> str:
 
 
 def read_examples(
-    path: Path, tokenizer: Any | None, *, prefix: int | None = None, suffix: int | None = None
+    path: Path, tokenizer: Any | None, *, prefix: int | None = None, suffix: int | None = None, longer: bool = False
 ) -> list[Example]:
     """Examples from a JSON-lines file: one object a line, blank lines aside, in one of two shapes.
 
     Token ids, used as they are: `{"prefix": [ids], "suffix": [ids]}`, with optional `start`, `suffix_start` and
     `suffix_end` (all three: code points of the text the example was cut from). If `prefix` or `suffix` is given,
-    every such example must have that length.
+    every such example must have that length, or with `longer` at least that length.
 
     Text: `{"text": "..."}`, tokenised once, as plain text without special tokens, and split by token index into
     `prefix` and `suffix` tokens (50 and 50 unless given). As in a window, the first `prefix` + `suffix` tokens are
@@ -95,7 +95,7 @@ def read_examples(
             if tokenizer is None:
                 _fail(where, "a text example needs a tokenizer. Name the model it is for, or give token ids.")
             backend = plain_backend(tokenizer)
-        example = _example(record, f"line-{number}", where, backend, prefix, suffix)
+        example = _example(record, f"line-{number}", where, backend, prefix, suffix, longer)
         first = lines_by_id.setdefault(example.id, number)
         if first != number:
             _fail(where, f"the id {example.id!r} is already that of line {first}. Give every example its own id.")
@@ -127,7 +127,7 @@ def write_examples(path: Path, examples: Iterable[Example]) -> None:
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"{where} is not JSON: {error}. Use plain numbers, strings, lists and dicts.") from None
         _check_unicode(line, where)
-        if _example(_parse(line, where), "", where, None, None, None) != example:
+        if _example(_parse(line, where), "", where, None, None, None, False) != example:
             _fail(where, "it would not be read back as it is. Use lists, not tuples, and string keys in its metadata.")
         lines.append(line + "\n")
     if not lines:
@@ -182,7 +182,13 @@ def _parse(line: str, where: str) -> dict[str, Any]:
 
 
 def _example(
-    record: Mapping[str, Any], default_id: str, where: str, backend: Any, prefix: int | None, suffix: int | None
+    record: Mapping[str, Any],
+    default_id: str,
+    where: str,
+    backend: Any,
+    prefix: int | None,
+    suffix: int | None,
+    longer: bool,
 ) -> Example:
     unknown = [key for key in record if key not in KEYS]
     if unknown:
@@ -197,7 +203,7 @@ def _example(
         return Example(id=name, prefix=prefix_ids, suffix=suffix_ids, metadata=metadata)
     for key, length in (("prefix", prefix), ("suffix", suffix)):
         _check_ids(record, key, where)
-        if length is not None and len(record[key]) != length:
+        if length is not None and len(record[key]) != length and not (longer and len(record[key]) > length):
             _fail(
                 where,
                 f"{key} has {len(record[key])} tokens, and --{key} {length} asks for another length. Leave the option "

@@ -70,6 +70,16 @@ class LogitModel(Protocol):
         """An empty memory for so many positions: searches read with it instead of `hidden`."""
 
 
+@runtime_checkable
+class GeneratingModel(LogitModel, Protocol):
+    """A model that also generates by itself, apart from anything Rote computes with its logits."""
+
+    def generate(
+        self, prompts: Tensor, *, length: int, temperature: float, top_k: int | None, top_p: float | None
+    ) -> Tensor:
+        """Prompts [rows, tokens] and what the model's own library goes on with, padded behind EOS; 0 is greedy."""
+
+
 BUNDLED = Path(__file__).parent.parent / "data" / "model"
 BUNDLED_TEXT = Path(__file__).parent.parent / "data" / "alice.txt"
 

@@ -115,11 +115,9 @@ class HuggingFaceModel:
     def generate(
         self, prompts: Tensor, *, length: int, temperature: float, top_k: int | None, top_p: float | None
     ) -> Tensor:
-        drawn = {"do_sample": True, "temperature": temperature, "top_k": top_k or 0, "top_p": top_p or 1.0}
-        settings = GenerationConfig(
-            max_new_tokens=length, eos_token_id=sorted(self.eos_ids) or None, pad_token_id=0,
-            **(drawn if temperature else {"do_sample": False}),
-        )  # fmt: skip
+        draw = {"do_sample": True, "temperature": temperature, "top_k": top_k or 0, "top_p": top_p or 1.0}
+        ends = {"max_new_tokens": length, "eos_token_id": sorted(self.eos_ids) or None, "pad_token_id": 0}
+        settings = GenerationConfig(**ends, **(draw if temperature else {}))
         own, self._model.generation_config = self._model.generation_config, settings  # else its own would be mixed in
         try:
             return self._model.generate(prompts, attention_mask=torch.ones_like(prompts))  # type: ignore[no-any-return]

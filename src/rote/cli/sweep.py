@@ -1,0 +1,207 @@
+"""rote sweep."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from rote.cli.options import (
+    BatchSize,
+    Bos,
+    Debug,
+    Device,
+    DeviceMap,
+    Dtype,
+    Model,
+    Revision,
+    Tau,
+    as_batch_size,
+    default_folder,
+    load_model,
+)  # fmt: skip
+from rote.cli.screen import app, progress, resumable
+from rote.errors import InputError
+
+if TYPE_CHECKING:
+    from rote.decoding import Scheme
+
+FORM = "as in top_k=5,40  or  temperature=0.7,1 top_k=40  or  greedy"
+
+
+@app.command(
+    epilog="Example: rote sweep book.txt --model ./my-model --scheme top_k=1,5,40,0 --scheme top_p=0.1,0.5,0.9 "
+    "--prefix 10,25,50"
+)
+def sweep(
+    source: Annotated[Path, typer.Argument(help="A text, or examples as .jsonl.")],
+    model: Model = "bundled",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder. Default: runs/SOURCE-MODEL-sweep.", show_default=False)
+    ] = None,
+    scheme: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Schemes to compare, {FORM}. Repeat it for more. Default: top_k=40.", show_default=False),
+    ] = None,
+    prefix: Annotated[
+        str | None, typer.Option(help="Prompt lengths in tokens, as in 10,25,50.", show_default=False)
+    ] = None,
+    suffix: Annotated[
+        str | None, typer.Option(help="Suffix lengths in tokens, as in 10,25,50.", show_default=False)
+    ] = None,
+    stride: Annotated[
+        int | None, typer.Option(help="Of a text: characters from one window to the next [100].", show_default=False)
+    ] = None,
+    tau: Tau = 1e-3,
+    batch_size: BatchSize = "auto",
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    device_map: DeviceMap = None,
+    revision: Revision = None,
+    bos: Bos = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print sweep.json and nothing else.")] = False,
+    debug: Debug = False,
+) -> None:
+    """How the rate varies with the scheme (one pass for all), the prompt's length and the suffix's."""
+    schemes, prefixes, suffixes = parse_schemes(scheme or []), _numbers("prefix", prefix), _numbers("suffix", suffix)
+    if len(schemes) + len(prefixes or []) + len(suffixes or []) < 2:
+        raise InputError(
+            "there is nothing to compare; give several schemes (--scheme), prompt lengths or suffix lengths."
+        )
+    if source.suffix == ".jsonl" and stride is not None:
+        raise InputError("--stride is for a text; examples are used as they are.")
+    folder = out or default_folder(source, model).with_name(default_folder(source, model).name + "-sweep")
+    from rote.corpus.formats import read_examples, read_text
+    from rote.corpus.windows import windows
+    from rote.decoding import Scheme
+
+    text = None if source.suffix == ".jsonl" else read_text(source)
+    loaded = load_model(model, device, dtype, device_map, revision, bos)
+    longest = [None if numbers is None else max(numbers) for numbers in (prefixes, suffixes)]
+    if text is None:
+        given = read_examples(source, loaded.tokenizer, prefix=longest[0], suffix=longest[1], longer=True)
+    else:
+        given = windows(text, loaded.tokenizer, prefix=longest[0] or 50, suffix=longest[1] or 50, stride=stride or 100)
+        if not given:
+            raise InputError(f"{source.name} is too short for windows of these lengths; use shorter ones.")
+    from rote.runs.sweep import sweep as run_sweep
+
+    with progress() as tell, resumable(folder):
+        found = run_sweep(
+            given, loaded, out=folder, name=source.name, schemes=schemes or [Scheme()], prefixes=prefixes,
+            suffixes=suffixes, tau=tau, batch_size=as_batch_size(batch_size), progress=tell,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps(found, indent=1, ensure_ascii=False))
+    else:
+        _print(found, folder)
+
+
+def parse_schemes(asked: Sequence[str]) -> list[Scheme]:
+    """`temperature=0.7,1 top_k=40` stands for two schemes: one of each value given. top_k=0 keeps the vocabulary."""
+    from rote.decoding import GREEDY, Scheme
+
+    found: list[Scheme] = []
+    for text in asked:
+        if text.strip() == "greedy":
+            found.append(GREEDY)
+            continue
+        values: dict[str, list[float]] = {}
+        for part in text.split():
+            name, _, numbers = part.partition("=")
+            try:
+                values[name] = [float(number) for number in numbers.split(",")]
+            except ValueError:
+                values = {}
+            if not values or name not in ("temperature", "top_k", "top_p"):
+                raise InputError(f"--scheme {text!r} is not understood; write it {FORM}.")
+        if not values:
+            raise InputError(f"--scheme {text!r} is not understood; write it {FORM}.")
+        for choice in product(*values.values()):
+            one = dict(zip(values, choice, strict=True))
+            top_k = one.get("top_k", 0.0)
+            if top_k < 0 or top_k != int(top_k):
+                raise InputError(f"--scheme {text!r}: top_k is a whole number, or 0 to keep all.")
+            if one.get("temperature") == 0:
+                raise InputError(f"--scheme {text!r}: temperature 0 is greedy decoding; write --scheme greedy.")
+            found.append(Scheme(one.get("temperature", 1.0), int(top_k) or None, one.get("top_p")))
+    twice = next((s for i, s in enumerate(found) if s in found[:i]), None)
+    if twice is not None:
+        raise InputError(f"the scheme {twice} is asked for twice; name each once.")
+    return found
+
+
+def _numbers(option: str, text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    parts = text.split(",")
+    if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+        raise InputError(f"--{option} {text}: give whole numbers of at least 1 with commas between, as in 10,25,50.")
+    return [int(part) for part in parts]
+
+
+def _table(*columns: str) -> Table:
+    table = Table(*columns, box=SIMPLE_HEAD, title_justify="left", caption_justify="left", pad_edge=False)
+    table.columns[0].min_width = 15  # `temperature=0.5` in one piece
+    return table
+
+
+def _print(found: Mapping[str, Any], folder: Path) -> None:
+    from rote.report import show
+    from rote.report.show import bos as bos_words
+
+    out = Console(highlight=False)
+    for table in sweep_tables(found):
+        out.print(table)
+        out.print()
+    model = found["model"]
+    for name, value in (
+        ("examples", show.count(found["examples"])),
+        ("model", f"{show.literal(model['name'])}, weights {model['fingerprint'][:16]}…"),
+        ("bos", bos_words(model["bos"], model.get("bos_token"))),
+        ("intervals", "95%, Wilson, taking the examples as a random sample; windows that overlap are not."),
+        ("table", str(folder / "sweep.json")),
+    ):
+        out.print(f"{name:<12}{value}", soft_wrap=True, markup=False)
+
+
+def sweep_tables(found: Mapping[str, Any]) -> list[Table]:
+    """By scheme at the longest prefix and suffix; and by length, under the first scheme."""
+    from rote.report import show
+
+    points, lengths = found["points"], found["lengths"]
+    full = {"prefix": lengths["prefix"][-1], "suffix": lengths["suffix"][-1]}
+    tau = f"{found['tau']:g}"
+    tables = []
+    whole = [p for p in points if all(p[key] == value for key, value in full.items())]
+    table = _table("scheme", f"rate at {tau}", "95% interval", "maximum", "in 100", "perplexity")
+    table.title = f"prompt of {full['prefix']} tokens, suffix of {full['suffix']}"
+    table.caption = (
+        f"Greedy rate {show.rate(whole[0]['rates']['greedy_rate'])}. In 100: the suffix comes at least once in 100 "
+        "generations with even odds. Perplexity: the median, and of how many it is finite."
+    )
+    for p in whole:
+        rates = p["rates"]
+        interval = "–".join(show.percent(end) for end in rates["rate_at_tau"]["interval"])
+        hundred = next(cell for cell in rates["np_table"] if cell["n"] == 100 and cell["p"] == 0.5)
+        maximum = show.rate(rates["maximum_rate"])
+        middle = p["perplexity"]["quartiles"]
+        perplexity = f"{middle[1]:.3g} of {show.count(p['perplexity']['finite'])}" if middle else "none finite"
+        table.add_row(p["scheme"], show.rate(rates["rate_at_tau"]), interval, maximum, show.rate(hundred), perplexity)
+    tables.append(table)
+    if len(lengths["prefix"]) + len(lengths["suffix"]) > 2:
+        grid = _table("prompt tokens", *(f"suffix of {length}" for length in lengths["suffix"]))
+        grid.title = f"rate at {tau}, and greedy, under {points[0]['scheme']}"
+        for prefix in lengths["prefix"]:
+            row = [p for p in points if p["prefix"] == prefix and p["scheme"] == points[0]["scheme"]]
+            cells = [f"{show.rate(p['rates']['rate_at_tau'])}, {show.rate(p['rates']['greedy_rate'])}" for p in row]
+            grid.add_row(show.count(prefix), *cells)
+        tables.append(grid)
+    return tables

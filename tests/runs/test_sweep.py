@@ -1,0 +1,109 @@
+"""Sweeps over schemes and lengths: each point is what scoring it alone gives."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rote
+from rote import GREEDY, Scheme
+from rote.runs.sweep import sweep
+from tests.command import rote_here
+
+
+@pytest.fixture(scope="module")
+def examples(model: Any, text: str) -> list[rote.Example]:
+    return rote.windows(text, model.tokenizer, prefix=8, suffix=6, stride=100)
+
+
+def test_every_point_is_what_scoring_it_alone_gives(model: Any, examples: list[rote.Example], tmp_path: Path) -> None:
+    schemes = [Scheme(top_k=40), Scheme(3.0, None), Scheme(1.0, None, 0.9)]
+    found = sweep(examples, model, out=tmp_path / "s", schemes=schemes, prefixes=[4, 8], suffixes=[6, 1, 3], tau=1e-6)
+    assert found["lengths"] == {"prefix": [4, 8], "suffix": [1, 3, 6]}
+    assert len(found["points"]) == 3 * 2 * 3
+    assert json.loads((tmp_path / "s/sweep.json").read_text()) == found
+    for point in found["points"]:
+        short = [replace(e, prefix=e.prefix[-point["prefix"] :], suffix=e.suffix[: point["suffix"]]) for e in examples]
+        scheme = next(s for s in schemes if str(s) == point["scheme"])
+        alone = rote.verbatim(model, short, [scheme])
+        assert point["rates"]["examples"] == len(examples)
+        assert point["rates"]["rate_at_tau"]["count"] == sum(v.prob >= 1e-6 for v in alone)
+        assert point["rates"]["maximum_rate"]["count"] == sum(v.prob > 0 for v in alone)
+        assert point["rates"]["greedy_rate"]["count"] == sum(v.greedy for v in alone)
+
+
+def test_the_parts_are_runs_and_are_not_scored_again(
+    model: Any, examples: list[rote.Example], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = sweep(examples, model, out=tmp_path, schemes=[Scheme(), GREEDY], prefixes=[4, 8])
+    assert rote.Run.open(tmp_path / "prefix-4").manifest["schemes"] == ["temperature=1 top_k=40", "greedy"]
+    monkeypatch.setattr("rote.runs.engine.verbatim", None)  # whoever scores, fails
+    assert sweep(examples, model, out=tmp_path, schemes=[Scheme(), GREEDY], prefixes=[4, 8]) == first
+
+
+def test_lengths_that_examples_do_not_have_are_refused(
+    model: Any, examples: list[rote.Example], tmp_path: Path
+) -> None:
+    with pytest.raises(rote.InputError, match="has a prefix of 8 tokens, fewer than 9"):
+        sweep(examples, model, out=tmp_path, prefixes=[9])
+    with pytest.raises(rote.InputError, match="whole numbers of at least 1"):
+        sweep(examples, model, out=tmp_path, suffixes=[0])
+    uneven = [*examples, rote.Example("short", (5, 6), (7, 8))]
+    with pytest.raises(rote.InputError, match="prefixes have from 2 to 8 tokens"):
+        sweep(uneven, model, out=tmp_path)
+    with pytest.raises(rote.InputError, match="no examples"):
+        sweep([], model, out=tmp_path)
+
+
+def test_the_command_line(tiny_folder: Path, alice: str, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text(alice[3000:4200], encoding="utf-8")
+    common = ("--model", tiny_folder, "--device", "cpu", "--out", tmp_path / "out", "--stride", "200")
+    done = rote_here(
+        "sweep", text, *common, "--scheme", "top_k=2,0", "--scheme", "temperature=0.5,2 top_p=0.9",
+        "--scheme", "greedy",
+        "--prefix", "4,8", "--suffix", "3,6",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    for expected in ("prompt of 8 tokens, suffix of 6", "top_k=2", "greedy", "suffix of 3", "sweep.json", "Wilson"):
+        assert expected in done.out
+    labels = json.loads((tmp_path / "out/sweep.json").read_text())["points"]
+    assert {p["scheme"] for p in labels} == {
+        "temperature=1 top_k=2", "temperature=1", "temperature=0.5 top_p=0.9", "temperature=2 top_p=0.9", "greedy",
+    }  # fmt: skip
+    lines = "".join(json.dumps({"prefix": [5] * n, "suffix": [6] * 4}) + "\n" for n in (6, 9))
+    (tmp_path / "e.jsonl").write_text(lines)
+    done = rote_here(
+        "sweep", tmp_path / "e.jsonl", "--model", tiny_folder, "--prefix", "2,6", "--out", tmp_path / "e", "--json"
+    )
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["lengths"] == {"prefix": [2, 6], "suffix": [4]}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "nothing to compare"),
+        (["--prefix", "10"], "nothing to compare"),
+        (["--scheme", "top_q=1,2"], "'top_q=1,2' is not understood"),
+        (["--scheme", "top_k=a"], "not understood"),
+        (["--scheme", ""], "not understood"),
+        (["--scheme", "top_k=1.5,2"], "top_k is a whole number"),
+        (["--scheme", "temperature=0,1"], "write --scheme greedy"),
+        (["--scheme", "top_k=5,5"], "asked for twice"),
+        (["--prefix", "10,x"], "whole numbers of at least 1"),
+        (["--prefix", "10,,20"], "whole numbers of at least 1"),
+        (["--scheme", "top_p=0.5,2"], "top_p must lie in"),
+    ],
+)
+def test_mistakes_are_named(options: list[str], said: str, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("Alice was beginning to get very tired of sitting by her sister. " * 20)
+    done = rote_here("sweep", text, *options, "--out", tmp_path / "out")
+    assert done.code == 1
+    assert said in " ".join(done.err.split())
+    assert not (tmp_path / "out").exists()
