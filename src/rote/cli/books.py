@@ -112,7 +112,7 @@ def _print_spots(
     for name in ("characters", "place", "length", "windows", "highest p", "mean p"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("part", no_wrap=True)
-    table.add_column("first words", no_wrap=True, overflow="ellipsis")
+    table.add_column("first words")  # the one column that gives way in a narrow window
     rows = spots_table(shown, len(found.text), lambda spot: found.text[spot.start : spot.end])
     for row, part in zip(rows, parts, strict=True):
         table.add_row(*row[:-1], part.place, escape(row[-1]))
