@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rote.extraction.verbatim import Verbatim, verbatim
     from rote.models.base import LogitModel, load
     from rote.runs.engine import scan, score
+    from rote.runs.reconstruct import Reconstruction, reconstruct
     from rote.runs.store import Run
     from rote.tokens import Example
 
@@ -42,6 +43,8 @@ _HOME = {
     "load": "rote.models.base",
     "scan": "rote.runs.engine",
     "score": "rote.runs.engine",
+    "Reconstruction": "rote.runs.reconstruct",
+    "reconstruct": "rote.runs.reconstruct",
     "Run": "rote.runs.store",
     "Example": "rote.tokens",
 }
@@ -54,6 +57,7 @@ __all__ = [
     "ModelError",
     "Near",
     "NearVerbatim",
+    "Reconstruction",
     "RoteError",
     "Run",
     "RunError",
@@ -64,6 +68,7 @@ __all__ = [
     "load",
     "near_verbatim",
     "queries_needed",
+    "reconstruct",
     "scan",
     "score",
     "verbatim",

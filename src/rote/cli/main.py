@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rote.cli import books as _books  # noqa: F401  (registers its commands)
+from rote.cli import reconstruct as _reconstruct
 from rote.cli import score as _score  # noqa: F401  (registers its commands)
 from rote.cli.options import AsJson, Debug
 from rote.cli.screen import app, interrupted_by, leave, messages, print_summary
@@ -27,8 +28,14 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Write report.html anew from a run folder and print its summary."""
+    from rote.runs.reconstruct import Reconstruction, is_reconstruction
     from rote.runs.store import Run
 
+    if is_reconstruction(folder):
+        written = Reconstruction.open(folder)
+        written.report()
+        _reconstruct.print_reconstruction(written, as_json)
+        return
     run = Run.open(folder)
     run.report()
     print_summary(run, as_json)

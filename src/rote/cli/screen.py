@@ -39,12 +39,14 @@ def progress() -> Iterator[Any]:
     with Progress(*columns, console=messages, transient=True) as bar:
         tasks: dict[str, Any] = {}
         names = {"places": "looking for places", "windows": "cutting windows", "scored": "scoring"}
+        names |= {"listed": "going through the corpus", "drawn": "drawing examples", "generated": "generating"}
+        names |= {"compared": "comparing with the truth"}
 
         def tell(what: str, done: int, total: int) -> None:
             if what not in tasks:
                 tasks[what] = bar.add_task(names[what], total=total, rate="", completed=done)
             task = bar.tasks[tasks[what]]
-            bar.update(tasks[what], completed=done, rate=f"{task.speed:,.0f}/s" if task.speed else "")
+            bar.update(tasks[what], completed=done, total=total, rate=f"{task.speed:,.0f}/s" if task.speed else "")
 
         yield tell
 
@@ -70,14 +72,16 @@ def interrupted_by(handler: Callable[[int, Any], object]) -> Iterator[None]:
 
 
 @contextmanager
-def resumable(folder: Path) -> Iterator[None]:
+def resumable(folder: Path, progress: Callable[[], str] | None = None) -> Iterator[None]:
+    """`progress` says how far the folder's run has come; without it, a run of scores is asked."""
     try:
         with interrupted_by(signal.default_int_handler):
             yield
     except KeyboardInterrupt:
         from rote.runs.store import Run
 
-        stored = Run.open(folder).progress() if (folder / "manifest.json").is_file() else "nothing stored yet"
+        ask = progress or Run.open(folder).progress if (folder / "manifest.json").is_file() else None
+        stored = "nothing stored yet" if ask is None else ask()
         messages.print(f"stopped: {stored} in {folder}. Run the same command again to go on.", soft_wrap=True)
         sys.exit(130)
 

@@ -7,10 +7,10 @@ or put in another order.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from string import Formatter
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from rote.extraction.verbatim import out_of_memory
 from rote.models.base import LogitModel
 
 Context = Literal["sliding", "anchored"]
+Encoder = Callable[[str], Sequence[int]]
 CONTEXT = 3000
 """Tokens of a context and what is generated from it, where the model takes so many."""
 
@@ -110,10 +111,6 @@ def check_writing(model: LogitModel, seed: Sequence[int], writing: Writing) -> N
 
 def _room(model: LogitModel, limit: int) -> int:
     return limit - (model.bos_id is not None)
-
-
-class Encoder(Protocol):
-    def __call__(self, text: str) -> Sequence[int]: ...
 
 
 def write_on(
