@@ -1,0 +1,53 @@
+"""rote compare."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from rote.cli.options import Debug
+from rote.cli.screen import app, messages
+
+
+@app.command(epilog="Example: rote compare runs/book-small runs/book-large --out runs/small-and-large")
+def compare(
+    folders: Annotated[
+        list[Path], typer.Argument(help="Finished runs over the same passages; the first is compared to.")
+    ],
+    tau: Annotated[
+        float | None,
+        typer.Option(
+            help="Smallest probability that counts as extraction. Default: the largest tau of the runs.",
+            show_default=False,
+        ),
+    ] = None,
+    top: Annotated[int, typer.Option(help="How many of the largest gains and losses to list.")] = 10,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder for the page and the tables. Default: print only.", show_default=False
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print comparison.json and nothing else.")] = False,
+    debug: Debug = False,
+) -> None:
+    """What does one model give back that another does not? Compares runs over the same passages."""
+    with messages.status("comparing"):
+        from rote.report.comparison import comparison_lines
+        from rote.runs.compare import compare as compare_runs
+
+        found = compare_runs(folders, tau=tau, top=top)
+        page = found.write(out) if out is not None else None
+    if as_json:
+        print(json.dumps(found.result, indent=1, ensure_ascii=False, allow_nan=False))
+        return
+    console = Console(highlight=False)
+    for line in comparison_lines(found.result):
+        console.print(escape(line), soft_wrap=True)
+    if page is not None:
+        console.print(f"\nreport   {page}\ntable    {page.with_name('differences.parquet')}, and .csv", soft_wrap=True)

@@ -1,0 +1,277 @@
+"""Comparisons against a slow reference; the interval's coverage by complete enumeration."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist, median
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rote.analysis.compare import (
+    LEAST,
+    changes,
+    common,
+    difference_interval,
+    differences,
+    extractable,
+    fixed_sets,
+    near_comparison,
+    paired,
+)
+from rote.errors import InputError
+from tests.reference import compare as slow
+
+Z = NormalDist().inv_cdf(0.975)
+TAU = 0.001
+LOG_TAU = math.log(TAU)
+
+
+def table(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    full = [
+        {"scheme": "s", "start": 10 * i, "suffix_start": 10 * i + 5, "suffix_end": 10 * i + 15, "greedy": False, **row}
+        for i, row in enumerate(rows)
+    ]
+    return pl.DataFrame(full, schema_overrides={"log_prob": pl.Float64})
+
+
+log_probs = st.one_of(st.floats(-12, 0), st.sampled_from([-math.inf, LOG_TAU, 0.0, -800.0]))
+stopped_bounds = st.floats(-60, LOG_TAU - 1e-9)
+
+
+@st.composite
+def score_rows(draw: st.DrawFn, count: int) -> list[dict[str, Any]]:
+    rows = []
+    for i in range(count):
+        stopped = draw(st.booleans()) and draw(st.booleans())
+        log_prob = draw(stopped_bounds if stopped else log_probs)
+        rows.append({"example_id": f"e{i}", "log_prob": log_prob, "stopped": stopped})
+    return rows
+
+
+@st.composite
+def several_runs(draw: st.DrawFn) -> dict[str, list[dict[str, Any]]]:
+    count = draw(st.integers(1, 12))
+    return {name: draw(score_rows(count)) for name in "ABC"[: draw(st.integers(2, 3))]}
+
+
+@settings(deadline=None, max_examples=150)
+@given(several_runs())
+def test_pairs_are_those_of_the_reference(runs: dict[str, list[dict[str, Any]]]) -> None:
+    tables = {name: table(rows) for name, rows in runs.items()}
+    for name in list(runs)[1:]:
+        found = paired(tables["A"], tables[name], tau=TAU)
+        expected = slow.cells(runs["A"], runs[name], TAU)
+        assert {key: found[key] for key in expected} == expected  # type: ignore[literal-required]
+        assert found["examples"] == len(runs["A"])
+        assert found["interval"] == pytest.approx(slow.newcombe(**expected, z=Z), abs=1e-9)
+        assert found["interval"][0] <= found["difference"] <= found["interval"][1]
+        moved = slow.moved(runs["A"], runs[name])
+        log_prob = found["log_prob"]
+        assert {key: log_prob[key] for key in moved} == {k: len(v) for k, v in moved.items()}  # type: ignore[literal-required]
+        if moved["known"]:
+            assert log_prob["median_difference"] == pytest.approx(median(moved["known"]))
+            assert log_prob["mean_difference"] == pytest.approx(sum(moved["known"]) / len(moved["known"]))
+        else:
+            assert log_prob["median_difference"] is None
+            assert log_prob["mean_difference"] is None
+
+
+@settings(deadline=None, max_examples=100)
+@given(several_runs())
+def test_fixed_sets_are_those_of_the_reference(runs: dict[str, list[dict[str, Any]]]) -> None:
+    sets = fixed_sets({name: table(rows) for name, rows in runs.items()}, tau=TAU)
+    assert [entry["reference"] for entry in sets] == [*runs, None]
+    for entry in sets:
+        must = [entry["reference"]] if entry["reference"] else list(runs)
+        chosen = [row for i, row in enumerate(runs["A"]) if all(slow.reaches(runs[name][i], TAU) for name in must)]
+        assert entry["examples"] == len(chosen)
+        for name, rows in runs.items():
+            own = entry["runs"][name]
+            if not chosen:
+                assert own["extractable"]["rate"] is own["mean_p_z"] is own["mean_p_z_upper"] is None
+                continue
+            count, low, high = slow.of_set(chosen, rows, TAU)
+            assert own["extractable"]["count"] == count
+            assert own["extractable"]["rate"] == pytest.approx(count / len(chosen))
+            assert own["mean_p_z"] == pytest.approx(low)
+            assert own["mean_p_z_upper"] == pytest.approx(high)
+
+
+@settings(deadline=None, max_examples=100)
+@given(several_runs(), st.integers(0, 13), st.booleans(), st.sampled_from(["gain", "loss"]))
+def test_changes_are_certain_and_ordered(
+    runs: dict[str, list[dict[str, Any]]], count: int, apart: bool, kind: Any
+) -> None:
+    first, second = runs["A"], runs["B"]
+    found = changes(table(first), table(second), tau=TAU, kind=kind, count=count, apart=apart)
+    lesser, greater = (first, second) if kind == "gain" else (second, first)
+    expected = {}
+    for i, (low, high) in enumerate(zip(lesser, greater, strict=True)):
+        if slow.reaches(high, TAU):
+            change = math.inf if low["log_prob"] == -math.inf else high["log_prob"] - low["log_prob"]
+            if change >= LEAST:
+                expected[i] = (not slow.reaches(low, TAU), change)
+    order = sorted(expected, key=lambda i: (not expected[i][0], -expected[i][1], -greater[i]["log_prob"], i))
+    # With or without `apart`: the suffixes of `table` touch but do not overlap.
+    assert [entry["row"] for entry in found] == order[:count]
+    for entry in found:
+        assert (entry["crossed"], entry["least_change"]) == pytest.approx(expected[entry["row"]])
+        assert entry["exact"] == (not lesser[entry["row"]]["stopped"])
+
+
+def test_changes_apart_leave_out_what_overlaps() -> None:
+    first = [{"example_id": f"e{i}", "log_prob": -9.0 - i, "stopped": False} for i in range(3)]
+    second = [{"example_id": f"e{i}", "log_prob": -0.1, "stopped": False} for i in range(3)]
+    places = pl.Series([0, 5, 10]), pl.Series([10, 15, 20])
+    one, two = (
+        table(rows).with_columns(places[0].alias("suffix_start"), places[1].alias("suffix_end"))
+        for rows in (first, second)
+    )
+    found = changes(one, two, tau=TAU, kind="gain", count=9, apart=True)
+    assert [entry["row"] for entry in found] == [2, 0]
+    assert len(changes(one, two, tau=TAU, kind="gain", count=9, apart=False)) == 3
+
+
+def test_differences_say_what_is_not_known() -> None:
+    first = table(
+        [
+            {"example_id": "known", "log_prob": -8.0, "stopped": False},
+            {"example_id": "zero", "log_prob": -math.inf, "stopped": False},
+            {"example_id": "gone", "log_prob": -0.5, "stopped": False},
+            {"example_id": "given up", "log_prob": -20.0, "stopped": True},
+        ]
+    )
+    second = table(
+        [
+            {"example_id": "known", "log_prob": -2.0, "stopped": False},
+            {"example_id": "zero", "log_prob": -math.inf, "stopped": False},
+            {"example_id": "gone", "log_prob": -math.inf, "stopped": False},
+            {"example_id": "given up", "log_prob": -1.0, "stopped": False},
+        ]
+    )
+    found = differences({"A": first, "B": second}, tau=TAU)
+    assert found["difference_B"].to_list() == [6.0, None, -math.inf, None]
+    assert found["change_B"].to_list() == ["gained", "neither", "lost", "gained"]
+    assert found["extractable_A"].to_list() == [False, False, True, False]
+    assert "lower_A" not in found.columns
+
+
+def test_common_keeps_what_all_have_in_the_first_order() -> None:
+    rows = [{"example_id": name, "log_prob": -1.0, "stopped": False} for name in "badc"]
+    aligned, left_out = common({"A": table(rows), "B": table(rows[::-1]), "C": table(rows[:3])})
+    assert [own["example_id"].to_list() for own in aligned.values()] == [["b", "a", "d"]] * 3
+    assert left_out == {"A": 1, "B": 1, "C": 0}
+    with pytest.raises(InputError, match="no example in common"):
+        common({"A": table(rows[:1]), "B": table(rows[1:])})
+    with pytest.raises(InputError, match="'b' stands more than once in the table of 'B'"):
+        common({"A": table(rows), "B": table(rows + rows[:1])})
+
+
+def test_a_tau_below_what_was_given_up_cannot_be_decided() -> None:
+    rows = table([{"example_id": "a", "log_prob": LOG_TAU - 0.1, "stopped": True}])
+    assert extractable(rows, TAU).tolist() == [False]
+    with pytest.raises(InputError, match=r"whether 1 of 1 rows reach 0\.0001 is not known"):
+        extractable(rows, 0.0001)
+    with pytest.raises(InputError, match="tau is a probability"):
+        extractable(rows, 0)
+
+
+def test_unaligned_tables_are_refused() -> None:
+    rows = [{"example_id": name, "log_prob": -1.0, "stopped": False} for name in "ab"]
+    with pytest.raises(InputError, match="same examples in the same order"):
+        paired(table(rows), table(rows[::-1]), tau=TAU)
+
+
+# --- the interval
+
+
+def exact_coverage(n: int, shares: tuple[float, float, float, float]) -> float:
+    truth = shares[1] - shares[2]
+    covered = 0.0
+    for both, gained, lost, neither in slow.tables(n):
+        low, high = difference_interval(both=both, gained=gained, lost=lost, neither=neither)
+        if low <= truth <= high:
+            covered += slow.chance((both, gained, lost, neither), shares)
+    return covered
+
+
+SHARES = [
+    (0.45, 0.05, 0.05, 0.45),
+    (0.4, 0.2, 0.1, 0.3),
+    (0.1, 0.3, 0.1, 0.5),
+    (0.8, 0.1, 0.05, 0.05),
+    (0.02, 0.03, 0.05, 0.9),
+    (0.25, 0.25, 0.25, 0.25),
+    (0.3, 0.0, 0.0, 0.7),
+    (0.6, 0.3, 0.0, 0.1),
+]
+
+
+@pytest.mark.parametrize("shares", SHARES)
+def test_the_interval_covers_the_truth_as_often_as_it_says(shares: tuple[float, float, float, float]) -> None:
+    """Not by simulation: over every possible table of 24 pairs, weighted with its exact probability."""
+    assert exact_coverage(24, shares) > 0.93
+
+
+def test_the_interval_is_not_far_too_wide() -> None:
+    covered = [exact_coverage(16, shares) for shares in SHARES[:6]]
+    assert 0.945 < sum(covered) / len(covered) < 0.985
+
+
+@given(*[st.integers(0, 300)] * 4)
+def test_the_interval_is_that_of_the_definition(both: int, gained: int, lost: int, neither: int) -> None:
+    if not both + gained + lost + neither:
+        with pytest.raises(InputError, match="not all 0"):
+            difference_interval(both=0, gained=0, lost=0, neither=0)
+        return
+    low, high = difference_interval(both=both, gained=gained, lost=lost, neither=neither)
+    assert (low, high) == pytest.approx(slow.newcombe(both, gained, lost, neither, Z), abs=1e-8)
+    assert -1 <= low < high <= 1
+    turned = difference_interval(both=both, gained=lost, lost=gained, neither=neither)
+    assert turned == pytest.approx((-high, -low), abs=1e-12)
+
+
+def test_the_interval_has_a_width_where_nothing_changed() -> None:
+    low, high = difference_interval(both=100, gained=0, lost=0, neither=0)
+    assert low < -0.01
+    assert high > 0.01
+
+
+# --- near-verbatim bounds
+
+
+def near(rows: list[tuple[float, float, float]], scheme: str = "s") -> pl.DataFrame:
+    return table(
+        [
+            {
+                "example_id": f"e{i}", "log_prob": math.log(p) if p else -math.inf, "stopped": False, "lower": low,
+                "upper": high, "lower_by_tolerance": [p, low], "upper_by_tolerance": [p, high],
+            }
+            for i, (p, low, high) in enumerate(rows)
+        ]
+    ).with_columns(scheme=pl.lit(scheme))  # fmt: skip
+
+
+def test_near_runs_are_compared_with_those_that_count_the_same() -> None:
+    tables = {
+        "A": near([(0.0, 0.2, 0.3), (0.5, 0.6, 0.7), (0.0, 0.0, 1.0)]),
+        "B": near([(0.4, 0.5, 0.6), (0.6, 0.7, 0.8), (0.0, 0.0, 1.0)]),
+        "C": near([(0.0, 0.2, 0.3), (0.5, 0.6, 0.7), (0.0, 0.0, 1.0)]),
+        "D": near([(0.0, 0.2, 0.3), (0.5, 0.6, 0.7), (0.0, 0.0, 1.0)], scheme="other"),
+    }
+    searches = {"A": ("levenshtein", 1), "B": ("levenshtein", 1), "C": ("hamming", 1), "D": ("levenshtein", 1)}
+    weights = {"A": "small", "B": "large", "C": "small", "D": "large"}
+    found = near_comparison(tables, searches=searches, weights=weights, tau=TAU)
+    assert found["alone"] == ["C", "D"]
+    (group,) = found["fixed"]
+    assert [model["model"] for model in group["models"]] == ["A", "B"]
+    assert group["fixed_examples"] == 2
+    elsewhere = {(entry["run"], entry["other"]): entry for entry in found["verbatim_elsewhere"]}
+    assert set(elsewhere) == {("A", "B"), ("B", "A"), ("B", "C"), ("C", "B")}
+    assert elsewhere["A", "B"]["unlocked"] == elsewhere["A", "B"]["count"] == 1
+    assert elsewhere["A", "B"]["example_ids"] == ["e0"]
+    assert elsewhere["B", "A"]["unlocked"] == 0
