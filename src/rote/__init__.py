@@ -18,9 +18,13 @@ if TYPE_CHECKING:
     from rote.extraction.outcome import NearVerbatim
     from rote.extraction.verbatim import Verbatim, verbatim
     from rote.models.base import LogitModel, load
+    from rote.runs.check import check
+    from rote.runs.compare import compare
     from rote.runs.engine import scan, score
+    from rote.runs.rate import rate
     from rote.runs.reconstruct import Reconstruction, reconstruct
     from rote.runs.store import Run
+    from rote.runs.sweep import sweep
     from rote.tokens import Example
 
 _HOME = {
@@ -41,11 +45,15 @@ _HOME = {
     "verbatim": "rote.extraction.verbatim",
     "LogitModel": "rote.models.base",
     "load": "rote.models.base",
+    "check": "rote.runs.check",
+    "compare": "rote.runs.compare",
     "scan": "rote.runs.engine",
     "score": "rote.runs.engine",
+    "rate": "rote.runs.rate",
     "Reconstruction": "rote.runs.reconstruct",
     "reconstruct": "rote.runs.reconstruct",
     "Run": "rote.runs.store",
+    "sweep": "rote.runs.sweep",
     "Example": "rote.tokens",
 }
 
@@ -64,13 +72,17 @@ __all__ = [
     "Scheme",
     "Verbatim",
     "at_least_once",
+    "check",
+    "compare",
     "expected_queries",
     "load",
     "near_verbatim",
     "queries_needed",
+    "rate",
     "reconstruct",
     "scan",
     "score",
+    "sweep",
     "verbatim",
     "windows",
 ]

@@ -14,8 +14,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from rote.cli import books as _books  # noqa: F401  (registers its commands)
+from rote.cli import check as _check  # noqa: F401  (registers its commands)
+from rote.cli import compare as _compare  # noqa: F401  (registers its commands)
+from rote.cli import rate as _rate  # noqa: F401  (registers its commands)
 from rote.cli import reconstruct as _reconstruct
 from rote.cli import score as _score  # noqa: F401  (registers its commands)
+from rote.cli import show as _show  # noqa: F401  (registers its commands)
+from rote.cli import sweep as _sweep  # noqa: F401  (registers its commands)
 from rote.cli.options import AsJson, Debug
 from rote.cli.screen import app, interrupted_by, leave, messages, print_summary
 from rote.errors import RoteError
