@@ -188,6 +188,11 @@ def test_open_refuses_other_folders(tmp_path: Path) -> None:
         Reconstruction.open(tmp_path)
 
 
+def test_a_reconstruction_is_no_run_of_scores(whole: Reconstruction) -> None:
+    with pytest.raises(RunError, match="holds a reconstruction, which has no scores"):
+        rote.Run.open(whole.folder)
+
+
 # --- the command line
 
 

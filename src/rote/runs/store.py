@@ -74,6 +74,8 @@ class Run:
         run = cls(Path(folder))
         if not (run.folder / "manifest.json").is_file():
             raise RunError(f"{folder} has no manifest.json, so it is not a run folder; give the --out of a rote scan.")
+        if run.manifest.get("kind") == "reconstruct":
+            raise RunError(f"{folder} holds a reconstruction, which has no scores; `rote report` shows it.")
         return run
 
     @property
