@@ -122,6 +122,23 @@ def test_unfinished_runs_are_refused(folders: Path, tmp_path: Path) -> None:
         compare([folders / "plain", broken])
 
 
+def test_texts_that_were_changed_are_refused(model: Any, text: str, tmp_path: Path) -> None:
+    """What is shown must be what was measured."""
+    run = rote.scan(text[:300], model, out=tmp_path / "run", **SIZES)
+    (run.folder / "text.txt").write_text(text[:300].upper())
+    with pytest.raises(RunError, match=r"text\.txt is not the text that was scored"):
+        passage([run.folder], example="w0")
+    scored = rote.score([Example("a", (5, 6), (7, 8))], model, out=tmp_path / "scored")
+    (scored.folder / "examples.jsonl").write_text("{")
+    with pytest.raises(RunError, match=r"examples\.jsonl is damaged"):
+        passage([scored.folder], example="a")
+    manifest = run.manifest
+    del manifest["schemes"]
+    (run.folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="is no run over passages: its manifest has no 'schemes'"):
+        passage([run.folder], example="w0")
+
+
 def test_what_is_written(folders: Path, tmp_path: Path) -> None:
     found = compare([folders / "plain", folders / "other"])
     page = found.write(tmp_path / "out")

@@ -21,7 +21,7 @@ from rote.analysis.coverage import character_maximum, coverage, spans
 from rote.analysis.nearverbatim import near_rates
 from rote.analysis.rates import log_prob_bounds, rates
 from rote.errors import InputError, RunError
-from rote.runs.manifest import FORMAT
+from rote.runs.manifest import FORMAT, digest
 from rote.runs.store import Passages, Run, make_folder, write_whole
 from rote.runs.summary import THRESHOLDS
 
@@ -31,6 +31,9 @@ MOST = 20
 _HEAVY = ("token_log_probs", "base_log_probs", "ranks", "margins", "candidates", "metadata")
 _NOT_LISTED = {"created", "format", "kind", "source", "windows", "dropped", "shard_examples", "shards", "batch_tokens",
                "schemes"}  # fmt: skip
+
+
+_NEEDED = ("kind", "source", "model", "schemes", "tau", "stop_early", "near", "shards")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ def compare(folders: Sequence[str | Path], *, tau: float | None = None, top: int
             length = side.manifest["source"]["characters"]
             best[side.key] = character_maximum(*spans(rows), log_prob_bounds(rows)[0], length)
     aligned, unpaired = common(tables)
-    passages = Passages(sides[0].run)
+    passages = passages_of(sides[0].run)
     return Comparison(
         result={
             "kind": sides[0].manifest["kind"],
@@ -136,10 +139,16 @@ def open_sides(folders: Sequence[str | Path]) -> list[Side]:
         if run.folder.resolve() in seen:
             raise InputError(f"{run.folder} was given twice; give each run once.")
         seen.add(run.folder.resolve())
-        if run.manifest.get("format") != FORMAT:
+        manifest = run.manifest
+        if manifest.get("format") != FORMAT:
             raise RunError(
-                f"{run.folder} has run format {run.manifest.get('format')}, but this version of Rote reads format "
+                f"{run.folder} has run format {manifest.get('format')}, but this version of Rote reads format "
                 f"{FORMAT}; make the run anew."
+            )
+        if missing := [name for name in _NEEDED if name not in manifest]:
+            raise InputError(
+                f"{run.folder} is no run over passages: its manifest has no {missing[0]!r}; "
+                "give the --out of a rote scan or rote score."
             )
     refuse_incomparable(runs)
     found = [(run, scheme) for run in runs for scheme in run.manifest["schemes"]]
@@ -161,6 +170,21 @@ def refuse_incomparable(runs: Sequence[Run]) -> None:
             + "\n  ".join(problems)
             + "\nCompare runs over the same text and windows, or over the same examples."
         )
+
+
+def passages_of(run: Run) -> Passages:
+    """The texts behind a run's rows, once they are those that were scored: what is shown must be what was measured."""
+    try:
+        passages = Passages(run)
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{run.folder / 'examples.jsonl'} is damaged. Run the same command again to restore it."
+        ) from error
+    if passages.text is not None and digest(passages.text) != run.manifest["source"]["sha256"]:
+        raise RunError(
+            f"{run.folder / 'text.txt'} is not the text that was scored. Run the same command again to restore it."
+        )
+    return passages
 
 
 def _different_passages(first: Run, other: Run) -> Iterator[str]:
@@ -200,7 +224,7 @@ def _same_examples(first: Run, other: Run) -> bool:
     """
     if first.manifest["model"].get("tokenizer") == other.manifest["model"].get("tokenizer"):
         return False
-    one, two = Passages(first).decoded, Passages(other).decoded
+    one, two = passages_of(first).decoded, passages_of(other).decoded
     return list(one) == list(two) and all(_begin_alike("".join(one[key]), "".join(two[key])) for key in one)
 
 
