@@ -308,7 +308,9 @@ def encode_small(text: str) -> list[int]:
 def test_the_bundled_model_goes_on_with_its_book(bundled: Any, alice: str) -> None:
     ids = bundled.tokenizer(alice[:4000], add_special_tokens=False)["input_ids"]
     for context in ("sliding", "anchored"):
-        writing = Writing(tokens=400, context_tokens=longest_context(bundled), beams=2, context=context)
+        writing = Writing(
+            tokens=400, context_tokens=longest_context(bundled), beams=2, context=context, section_break=None
+        )
         assert written(bundled, ids[:80], writing) == ids[:400]
 
 
@@ -361,3 +363,5 @@ def test_what_the_model_cannot_do_is_refused(ending: Any) -> None:
     ):
         with pytest.raises(InputError, match=says):
             next(write_on(ending, seed, writing, encode))
+    with pytest.raises(InputError, match="has no tokens"):
+        next(write_on(ending, [5], Writing(tokens=100, context_tokens=100), lambda text: []))

@@ -123,6 +123,8 @@ def write_on(
     tokens.
     """
     check_writing(model, seed, writing)
+    if writing.section_break is not None and not encode(section_break(writing.section_break, 2)):
+        raise InputError(f"the section break {writing.section_break!r} has no tokens: the text would never go on.")
     text = [*seed]
     begins: list[tuple[int, int]] = []  # for each chunk: where its context starts, and where it ends
     for chunk in done:
