@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from rote.corpus.windows import plain_backend
 from rote.errors import InputError
 from rote.tokens import Example
 from tests.corpus.corpora import write_dataset, write_jsonl, write_parquet, write_parquets, write_texts
-from tests.corpus.test_windows import ALICE, bundled, crossing, single_bytes
+from tests.corpus.test_windows import ALICE, bundled, crossing, single_bytes, trained
 from tests.reference.sampling import arrangements, candidates
 from tests.reference.windows import one_window
 
@@ -154,6 +155,7 @@ def test_placement_is_one_of_all_arrangements(
         allowed = arrangements(candidates(text, tokenizer, *sizes), count)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "TRIES", tries)
+            patch.setattr(module, "ROUGHLY", 0)  # as if there were much room: so many tries come first
             found = place(text, cutter(tokenizer, *sizes), count, random.Random(seed))
         assert tuple(spans(found)) in allowed if allowed else found == []
 
@@ -162,6 +164,7 @@ def test_placement_is_one_of_all_arrangements(
 def test_every_arrangement_is_equally_likely(tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever of the two ways finds it. The chi-square statistic is compared with its mean and standard deviation."""
     monkeypatch.setattr(module, "TRIES", tries)
+    monkeypatch.setattr(module, "ROUGHLY", 0)
     text = "one three  a to four and six or so on it"
     cut = cutter(single_bytes(), 3, 2)
     allowed = arrangements(candidates(text, single_bytes(), 3, 2), 3)
@@ -174,6 +177,21 @@ def test_every_arrangement_is_equally_likely(tries: int, monkeypatch: pytest.Mon
     statistic = sum((seen[choice] - expected) ** 2 / expected for choice in allowed)
     freedom = len(allowed) - 1
     assert abs(statistic - freedom) < 4 * (2 * freedom) ** 0.5
+
+
+@pytest.mark.parametrize("sizes", [(6, 5), (50, 50)])
+def test_examples_end_where_they_may_at_the_least_or_later(sizes: tuple[int, int]) -> None:
+    """Otherwise arrangements would be left out. Runs of white space, too, in a text with many."""
+    text = ALICE[:3000] + ALICE[40_000:42_000].replace(". ", ".   \n ")
+    spaces = np.flatnonzero([character == " " for character in text])
+    for tokenizer in (bundled(), trained()):
+        cut = cutter(tokenizer, *sizes)
+        least = dict(zip(spaces.tolist(), cut.least_ends(text, spaces).tolist(), strict=True))
+        ends = dict(spans(cut(text, spaces.tolist())))
+        assert len(ends) > 0.5 * len(spaces)
+        assert all(least[start] <= end for start, end in ends.items())
+        close = sum(end - least[start] < 60 for start, end in ends.items())
+        assert close > 0.9 * len(ends)
 
 
 def test_a_nearly_full_document_with_too_many_places_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -192,6 +192,7 @@ def test_rows_that_stopped_early_leave_a_range(bundled: Any, corpora: tuple[Path
         ({"schemes": []}, "scheme"),
         ({"prefix": 100, "text_column": "id"}, "no document has room for one example"),
         ({"documents": 0}, "--documents 0"),
+        ({"glob": "*.md"}, "--glob chooses texts from a folder"),
         ({"runs": 0}, "--runs 0"),
         ({"tau": 2.0}, "tau"),
     ],
@@ -207,6 +208,16 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_written(
 def test_a_corpus_is_no_control_for_itself(model: Any, corpora: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--held-out is the corpus itself"):
         rote.rate(corpora[0], model, out=tmp_path / "run", held_out=corpora[0], **DRAW)
+
+
+def test_options_of_one_kind_of_corpus_leave_the_other_alone(
+    model: Any, corpora: tuple[Path, Path], tmp_path: Path
+) -> None:
+    rows = write_jsonl(tmp_path / "c.jsonl", [{"body": corpora[1].joinpath("a1.txt").read_text()}])
+    run = rote.rate(rows, model, out=tmp_path / "run", held_out=corpora[1], text_column="body", glob="*1.txt", **DRAW)
+    assert {json.loads(m)["document"] for m in run.scores["metadata"]} == {"line-1", "a1.txt"}
+    with pytest.raises(InputError, match="leave --text-column out"):
+        rote.rate(corpora[1], model, out=tmp_path / "other", text_column="body", **DRAW)
 
 
 def test_the_command_line(tiny_folder: Path, corpora: tuple[Path, Path], tmp_path: Path) -> None:

@@ -83,10 +83,6 @@ def open_corpus(
     """
     path = Path(path)
     shape, files = _recognise(path, glob)
-    if shape == "texts" and text_column is not None:
-        raise InputError(f"{path} is a folder of texts, which has no columns; leave --text-column out.")
-    if shape != "texts" and glob is not None:
-        raise InputError(f"--glob chooses texts from a folder, and {path} is none; leave it out.")
     column = text_column or TEXT_COLUMN
     tell = progress or (lambda done, total: None)
     listings = {"texts": _list_texts, "jsonl": _list_jsonl, "parquet": _list_parquet, "dataset": _list_arrow}
@@ -125,24 +121,19 @@ def _recognise(path: Path, glob: str | None) -> tuple[Shape, list[Path]]:
         return "dataset", [file for split in sorted(splits) for file in _arrow_files(path / split)]
     if (path / "state.json").is_file():
         return "dataset", _arrow_files(path)
-    if glob is not None:
-        try:
-            texts = sorted(file for file in path.rglob(glob) if file.is_file())
-        except (ValueError, NotImplementedError) as error:
-            raise InputError(f"--glob {glob!r} is no pattern for files in {path}: {error}.") from None
-    else:
-        texts = sorted(file for file in path.rglob(GLOB) if file.is_file())
-        tables = sorted(file for file in path.rglob("*.parquet") if file.is_file())
-        if tables and texts:
-            raise InputError(
-                f"{path} holds Parquet files and texts ({tables[0].name}, {texts[0].name}). Give a folder with one of "
-                f"the two, or take the texts with --glob '{GLOB}'."
-            )
-        if tables:
-            return "parquet", tables
-    if not texts:
+    try:
+        texts = sorted(file for file in path.rglob(GLOB if glob is None else glob) if file.is_file())
+    except (ValueError, NotImplementedError) as error:
+        raise InputError(f"--glob {glob!r} is no pattern for files in {path}: {error}.") from None
+    tables = sorted(file for file in path.rglob("*.parquet") if file.is_file())
+    if tables and texts and glob is None:
+        raise InputError(
+            f"{path} holds Parquet files and texts ({tables[0].name}, {texts[0].name}). Give a folder with one of "
+            f"the two, or take the texts with --glob '{GLOB}'."
+        )
+    if not texts and not tables:
         raise InputError(f"{path} holds no {glob or GLOB} file. Choose files with --glob, or give {KINDS}.")
-    return "texts", texts
+    return ("texts", texts) if texts else ("parquet", tables)
 
 
 def _arrow_files(folder: Path) -> list[Path]:

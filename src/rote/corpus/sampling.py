@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -25,10 +24,18 @@ DOCUMENTS = 1000
 """Documents drawn in a run unless asked otherwise, or all there are."""
 
 TRIES = 100
-"""Arrangements drawn at once and thrown away where they overlap, before those that do not are counted."""
+"""Arrangements drawn without regard to overlap, before those without are counted."""
+
+ROUGHLY = 4
+"""Characters in a token, to tell whether there is much room. It decides how long drawing takes, not its odds."""
+
+SLACK = 4
+"""By how many tokens an example may be shorter than the tokens of the whole text let expect."""
 
 MOST_PLACES = 1 << 14
-"""Places in a document at which all examples are cut to count arrangements; of more, so many are drawn at random."""
+"""Places in a document between which arrangements are counted; of more, so many are drawn at random."""
+
+NOWHERE = np.iinfo(np.int64).max
 
 Role = Literal["main", "held-out"]
 
@@ -125,57 +132,95 @@ class Cutter:
     def __call__(self, text: str, starts: Sequence[int]) -> list[Example]:
         return windows_at(text, self.backend, starts, prefix=self.prefix, suffix=self.suffix, shared=self.shared)
 
+    def least_ends(self, text: str, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where examples at these characters end at the least; NOWHERE where the text is over before.
+
+        By the tokens of the text as a whole. Those of an example may be a few more in the same characters: hence SLACK.
+        Within white space they may be as many as the characters of it that are left.
+        """
+        begins = np.array([begin for begin, _ in self.backend.encode(text, add_special_tokens=False).offsets])
+        blank = np.array([character.isspace() for character in text], dtype=np.bool_)
+        words = np.append(np.flatnonzero(~blank), len(text))
+        left = np.where(blank[starts - 1] & (starts > 0), words[np.searchsorted(words, starts)] - starts, 0)
+        last = np.searchsorted(begins, starts) + self.prefix + self.suffix - SLACK - left
+        ends = np.append(begins, len(text))[np.clip(last, 0, len(begins))]
+        return np.where(last > len(begins), NOWHERE, np.maximum(ends, starts + 1))
+
 
 def place(text: str, cut: Cutter, count: int, rng: random.Random) -> list[Example]:
     """`count` examples of the text that do not overlap, or the most that fit, in the order of the text.
 
     Drawn uniformly from all such arrangements. Where there is much room, arrangements are drawn without regard to
-    overlap until one has none. Where there is little, all of them are counted and one is drawn.
+    overlap until one has none. Where there is little, they are drawn from those that may have none.
     """
     spaces = np.flatnonzero(np.frombuffer(text.encode("utf-32-le"), dtype="<u4") == ord(" "))
-    if len(spaces) > count:
-        known: dict[int, Example | None] = {}
+    known: dict[int, Example | None] = {}
+    crowded = count**2 * ROUGHLY * (cut.prefix + cut.suffix) / (len(text) + 1)
+    if len(spaces) > count and crowded < 3:  # about one in exp(crowded) has no overlap
         for _ in range(TRIES):
             starts = sorted(int(spaces[i]) for i in _some(len(spaces), count, rng))
-            if all(_fits(text, cut, start, limit, known) for start, limit in _tightest_first(starts, len(text))):
-                return [example for start in starts if (example := known[start]) is not None]
+            if _misfit(text, cut, starts, known) is None:
+                return _found(starts, known)
     if len(spaces) > MOST_PLACES:
         spaces = spaces[sorted(_some(len(spaces), MOST_PLACES, rng))]
-    return _counted(cut(text, [int(start) for start in spaces]), count, rng)
+    return _place_tightly(text, cut, spaces, count, rng, known)
 
 
-def _tightest_first(starts: Sequence[int], length: int) -> list[tuple[int, int]]:
-    """Each start with where its example must have ended, the least room first: most misfits show at once."""
-    return sorted(pairwise([*starts, length]), key=lambda pair: pair[1] - pair[0])
+def _misfit(text: str, cut: Cutter, starts: Sequence[int], known: dict[int, Example | None]) -> int | None:
+    """A start whose example is not there or ends after the next start; `known` remembers what was cut to find out."""
+    # The least room first: most misfits show at once.
+    for start, limit in sorted(pairwise([*starts, len(text)]), key=lambda pair: pair[1] - pair[0]):
+        if start not in known:
+            known[start] = next(iter(cut(text, [start])), None)
+        example = known[start]
+        if example is None or _end(example) > limit:
+            return start
+    return None
 
 
-def _fits(text: str, cut: Cutter, start: int, limit: int, known: dict[int, Example | None]) -> bool:
-    if start not in known:
-        known[start] = next(iter(cut(text, [start])), None)
-    example = known[start]
-    return example is not None and _end(example) <= limit
+def _found(starts: Sequence[int], known: dict[int, Example | None]) -> list[Example]:
+    return [example for start in starts if (example := known[start]) is not None]
 
 
-def _counted(candidates: Sequence[Example], count: int, rng: random.Random) -> list[Example]:
-    """One of all arrangements of `count` candidates without overlap, or of the most that fit, each equally likely.
+def _place_tightly(
+    text: str, cut: Cutter, spaces: NDArray[np.int64], count: int, rng: random.Random, known: dict[int, Example | None]
+) -> list[Example]:
+    """Draws from the arrangements that would not overlap if examples ended where they end at the least.
 
-    ways[j][i] is the number of arrangements of j examples among the candidates from i on, up to a factor common to the
-    row: the example placed first is any k >= i, and the others start where it has ended or later.
+    Every arrangement without overlap is among them, each equally likely. One that turns out to overlap shows where at
+    least one example ends in truth; so this comes to an end, and seldom has to cut an example at every space.
     """
-    starts = [_start(example) for example in candidates]
-    after = np.array([bisect_left(starts, _end(example)) for example in candidates], dtype=np.int64)
-    ways: list[NDArray[np.float64]] = [np.ones(len(candidates) + 1)]
+    ends = cut.least_ends(text, spaces)
+    while True:
+        for start, example in known.items():
+            at = int(np.searchsorted(spaces, start))
+            if at < len(spaces) and spaces[at] == start:
+                ends[at] = NOWHERE if example is None else _end(example)
+        starts = [int(spaces[i]) for i in _arrangement(spaces, ends, count, rng)]
+        if _misfit(text, cut, starts, known) is None:
+            return _found(starts, known)
+
+
+def _arrangement(starts: NDArray[np.int64], ends: NDArray[np.int64], count: int, rng: random.Random) -> list[int]:
+    """One of all ways to choose `count` spans without overlap, or the most that can be, each equally likely.
+
+    ways[j][i] is the number of ways to choose j spans among those from i on, up to a factor common to the row: the
+    first is any k >= i, and the others start where it has ended or later.
+    """
+    after = np.searchsorted(starts, ends)
+    after[ends == NOWHERE] = len(starts) + 1  # past the end: where there is no way, not even to choose nothing
+    ways: list[NDArray[np.float64]] = [np.append(np.ones(len(starts) + 1), 0.0)]
     while len(ways) <= count:
-        row = np.append(np.cumsum(ways[-1][after][::-1])[::-1], 0.0)
+        row = np.append(np.cumsum(ways[-1][after][::-1])[::-1], (0.0, 0.0))
         if not row[0] > 0:
             break
         ways.append(row / row[0])
-    chosen: list[Example] = []
+    chosen: list[int] = []
     at = 0
     for row in ways[:0:-1]:
-        # Candidate k comes next in row[k] - row[k + 1] of the row[at] arrangements that are left.
+        # Span k comes next in row[k] - row[k + 1] of the row[at] ways that are left.
         at = int(np.searchsorted(-row, -row[at] * (1 - rng.random()), side="right")) - 1
-        chosen.append(candidates[at])
+        chosen.append(at)
         at = int(after[at])
     return chosen
 
@@ -198,11 +243,6 @@ def _named(example: Example, document: Document, run: int, role: Role) -> Exampl
         metadata["split"] = document.split
     letter = "r" if role == "main" else "h"
     return replace(example, id=f"{letter}{run}-{document.id}-{example.start}", metadata=metadata)
-
-
-def _start(example: Example) -> int:
-    assert example.start is not None
-    return example.start
 
 
 def _end(example: Example) -> int:

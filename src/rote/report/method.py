@@ -9,6 +9,7 @@ import polars as pl
 
 from rote.report import show
 from rote.report.near import near_method
+from rote.report.sampled import sample_facts
 
 
 def meaning(manifest: Mapping[str, Any], rows: pl.DataFrame) -> list[str]:
@@ -67,6 +68,7 @@ def method(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mappi
         *(("Scheme", f"{label}. {show.scheme(label)}") for label in manifest["schemes"]),
         ("BOS", show.bos(model["bos"], model.get("bos_token"))),
     ]
+    facts += sample_facts(manifest)
     if windows := manifest.get("windows"):
         facts.append(
             (

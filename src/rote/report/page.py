@@ -23,6 +23,7 @@ from rote.report import show
 from rote.report.books import longest_table, spots_table
 from rote.report.method import meaning, method
 from rote.report.near import near_facts, near_section, variants
+from rote.report.sampled import sampled_section
 from rote.report.strip import strip
 from rote.report.tables import coverage_table, groups, odds_table, schemes_table
 from rote.report.words import headline, lede, provenance
@@ -66,6 +67,7 @@ def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], scores: p
             longest=longest_table(found, lambda entry: passages(dict(entry))[1]),
             spots=_spots(rows, manifest, passages),
             spots_at=show.threshold(SPOTS_AT),
+            sampled=sampled_section(manifest, summary, found),
             odds=odds_table(manifest, found),
             near=near_section(manifest, found),
             passages=[_passage(i, row, manifest, passages) for i, row in enumerate(strongest, 1)],

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rote.report import show
 from rote.report.books import longest_sentence
 from rote.report.method import cost, numeric_doubt
+from rote.report.sampled import sample_facts, sampled_headline, sampled_lede, sampled_lines
 
 EVEN = "0.5"  # the coverage threshold of a scan's headline
 
@@ -21,6 +22,8 @@ def headline(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Map
     tau = f"{summary['tau']:g}"
     if "rates" not in found:
         return f"Nothing was measured: no {show.unit(manifest)} could be scored."
+    if "sampling" in manifest:
+        return sampled_headline(summary, found)
     extracted, total = found["rates"]["rate_at_tau"]["count"], found["rates"]["examples"]
     if manifest["kind"] == "score":
         if total == 1:
@@ -47,6 +50,8 @@ def lede(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mapping
         return (
             f"{show.counted(dropped, show.unit(manifest))} dropped as too short." if dropped else "There were no rows."
         )
+    if "sampling" in manifest:
+        return sampled_lede(summary, found)
     rates, tau = found["rates"], f"{summary['tau']:g}"
     extracted = rates["rate_at_tau"]
     if manifest["kind"] == "score":
@@ -88,6 +93,7 @@ def provenance(
         ("Model", f"{show.literal(model['name'])}, weights {weights[:16]}{'…' if len(weights) > 16 else ''}"),
         ("Scheme", manifest["schemes"][0]),
         ("BOS", show.bos(model["bos"], model.get("bos_token"))),
+        *sample_facts(manifest),
     ]
     if "rates" not in found:
         return facts
@@ -135,7 +141,9 @@ def summary_lines(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> li
     found = summary["schemes"].get(manifest["schemes"][0], {})
     lines = [headline(manifest, summary, found), lede(manifest, summary, found), ""]
     rows = provenance(manifest, found)
-    if "rates" in found:
+    if "sampling" in manifest and "rates" in found:
+        lines += sampled_lines(summary, found)
+    elif "rates" in found:
         named = {"greedy": "greedy_rate", f"at {summary['tau']:g}": "rate_at_tau", "at 0.0001": "rate_at_0.0001"}
         named["maximum"] = "maximum_rate"
         rates = [f"{name} {show.rate(found['rates'][key])}" for name, key in named.items()]

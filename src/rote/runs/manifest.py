@@ -13,7 +13,7 @@ import rote
 from rote.errors import RunError
 
 FORMAT = 2
-NOT_DECIDING = {"created", "source.name", "model.name", "versions.python"}
+NOT_DECIDING = {"created", "source.name", "sampling.held_out_name", "model.name", "versions.python"}
 
 
 def build(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,20 +66,26 @@ def rate(
         sources["held-out"] = Path(held_out)
         if Path(held_out).resolve() == Path(corpus).resolve():
             raise InputError(f"--held-out is the corpus itself, {corpus}. Give texts that the model has not seen.")
+    corpora = {
+        role: open_corpus(path, text_column=text_column, glob=glob, progress=partial(tell, "listed"))
+        for role, path in sources.items()
+    }
+    shapes = {opened.shape for opened in corpora.values()}
+    if text_column is not None and shapes == {"texts"}:
+        raise InputError(f"{corpus} is a folder of texts, which has no columns; leave --text-column out.")
+    if glob is not None and "texts" not in shapes:
+        raise InputError(f"--glob chooses texts from a folder, and {corpus} is none; leave it out.")
     drawn: list[Example] = []
     facts: dict[str, Any] = {}
-    for role, path in sources.items():
-        opened = open_corpus(
-            path, text_column=text_column, glob=glob, progress=lambda done, total: tell("listed", done, total)
-        )
+    for role, opened in corpora.items():
         found, by_run = draw(
             _with_split(opened, role, compared=held_out is not None), model.tokenizer, **sizes, seed=seed, role=role,
-            progress=lambda done, total: tell("drawn", done, total),
+            progress=partial(tell, "drawn"),
         )  # fmt: skip
         if not found:
             raise InputError(
-                f"{path}: no document has room for one example: {prefix} + {suffix} tokens after a space character. "
-                "Use shorter examples (--prefix, --suffix) or longer documents."
+                f"{opened.path}: no document has room for one example: {prefix} + {suffix} tokens after a space "
+                "character. Use shorter examples (--prefix, --suffix) or longer documents."
             )
         drawn += found
         facts[role] = {"kind": opened.shape, "documents": len(opened.documents), "runs": recorded(by_run)}

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from rote.analysis.coverage import coverage, longest
+from rote.analysis.groups import differences, sampled_rates, sampled_rates_by, with_origin
 from rote.analysis.nearverbatim import near_summary
 from rote.analysis.rates import rates, rates_by
 from rote.corpus.windows import beginning_ends
@@ -38,6 +39,8 @@ def summarise(run: Run, logit_tolerance: float, tokenizer: Any) -> dict[str, Any
             numbers["near"] = near_summary(own, tau=tau)
         if own["split"].is_not_null().any():
             numbers["by_split"] = rates_by(own, "split", tau=tau)
+        if "sampling" in manifest:
+            numbers |= _sampled(own, tau, doubt, logit_tolerance)
         schemes[scheme] = numbers
     first = scores.filter(scores["scheme"] == manifest["schemes"][0])
     return {
@@ -52,8 +55,23 @@ def summarise(run: Run, logit_tolerance: float, tokenizer: Any) -> dict[str, Any
         "seconds": round(sum(f["seconds"] for f in facts), 3),
         "warnings": sorted({w for f in facts for w in f["warnings"]}),
         "versions": manifest["versions"],
+        **({"sampling": manifest["sampling"]} if "sampling" in manifest else {}),
         "schemes": schemes,
     }
+
+
+def _sampled(scores: pl.DataFrame, tau: float, doubt: float, logit_tolerance: float) -> dict[str, Any]:
+    """The rates of examples drawn from a corpus. A held-out corpus is a group beside it, not a part of its rates."""
+    rows = with_origin(scores)
+    own = rows.filter(pl.col("corpus") == "main")
+    found: dict[str, Any] = {
+        "rates": sampled_rates(own, tau=tau, numeric_tolerance=doubt, border_tolerance=logit_tolerance)
+    }
+    if by_repetitions := sampled_rates_by(rows, "repetitions", tau=tau):
+        found["by_repetitions"] = by_repetitions
+    if by_split := sampled_rates_by(rows, "split", tau=tau):
+        found |= {"by_split": by_split, "differences": differences(by_split)}
+    return found
 
 
 def _longest_places(run: Run, scores: pl.DataFrame, tokenizer: Any) -> dict[str, Any]:
