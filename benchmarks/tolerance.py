@@ -130,7 +130,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=50, help="in a prefix and in a suffix (default: %(default)s)")
     arguments = parser.parse_args()
 
-    model = rote.load(arguments.model, dtype=arguments.dtype, device=arguments.device)
+    # Not compiled: every batch size would be compiled anew, and only the kernels of the layers would differ.
+    model = rote.load(arguments.model, dtype=arguments.dtype, device=arguments.device, compile=False)
     size = arguments.tokens
     known, unseen = (path.read_bytes().decode() for path in (BUNDLED_TEXT, UNSEEN_TEXT))
     identity = model.identity()

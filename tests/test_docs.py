@@ -16,6 +16,7 @@ import pytest
 import typer.main
 
 import rote
+import rote.cli.main  # registers every command
 from rote.cli.screen import app
 from rote.models.huggingface import LOGIT_TOLERANCE
 from rote.runs.store import SCHEMA
