@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from rote.cli.options import (
     AsJson,
@@ -52,7 +53,7 @@ def rate(
     suffix: Suffix = 50,
     seed: Annotated[int, typer.Option(help="Decides the draw.")] = 0,
     text_column: Annotated[
-        str | None, typer.Option(help="Key or column that holds the text [text].", show_default=False)
+        str | None, typer.Option(help=escape("Key or column that holds the text [text]."), show_default=False)
     ] = None,
     glob: Annotated[
         str | None, typer.Option(help="Which files of a folder are texts [*.txt].", show_default=False)
