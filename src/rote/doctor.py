@@ -13,7 +13,7 @@ NEEDED = ("torch", "transformers", "pyarrow", "polars", "rapidfuzz")
 EXTRAS = {
     "report": ("matplotlib",),
     "ray": ("ray",),
-    "probes": ("httpx", "scikit-learn"),
+    "probes": ("httpx",),
     "bleu": ("sacrebleu",),
     "dev": ("pytest", "hypothesis", "ruff", "mypy", "sacrebleu"),
 }

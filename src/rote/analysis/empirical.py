@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TypedDict
 
-import numpy as np
+from scipy.special import bdtr, bdtrc
 
 from rote.errors import InputError
 from rote.extraction.odds import at_least_once, wilson
@@ -63,11 +63,8 @@ def two_sided(p: float, hits: int, samples: int) -> float:
         raise InputError(f"{hits} hits in {samples} samples at probability {p} is not possible.")
     if p in (0.0, 1.0):
         return float(hits == p * samples)
-    k = np.arange(samples + 1)
-    ways = _log_factorials(samples)
-    log_mass = ways[-1] - ways[k] - ways[samples - k] + k * math.log(p) + (samples - k) * math.log1p(-p)
-    mass = np.exp(log_mass)
-    return min(1.0, 2 * min(math.fsum(mass[: hits + 1]), math.fsum(mass[hits:])))
+    above = float(bdtrc(hits - 1, samples, p)) if hits else 1.0
+    return min(1.0, 2 * min(float(bdtr(hits, samples, p)), above))
 
 
 def smallest_of(p_values: Sequence[float]) -> float:
@@ -102,9 +99,5 @@ def spread_over(log_probs: Sequence[float], count: int, samples: int) -> list[in
 def _chosen(hits: int, samples: int, n: int) -> float:
     if samples - hits < n:
         return 1.0
-    ways = _log_factorials(samples)
-    return -math.expm1(ways[samples - hits] - ways[samples - hits - n] - ways[samples] + ways[samples - n])
-
-
-def _log_factorials(top: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, top + 1)))])
+    missed = [math.lgamma(1 + k) for k in (samples - hits, samples - hits - n, samples, samples - n)]
+    return -math.expm1(missed[0] - missed[1] - missed[2] + missed[3])

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from statistics import NormalDist, mean, stdev
 from typing import Any, Literal, TypedDict
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from rote.analysis.rates import LOWER_TAU, Rate, log_prob_bounds, rates
 from rote.errors import InputError
@@ -180,31 +180,9 @@ def document_interval(hits: NDArray[Any], document: NDArray[np.int64]) -> tuple[
 _NORMAL = NormalDist().inv_cdf(0.975)
 
 
-@cache
 def _student(freedom: int) -> float:
     """The 97.5% point of Student's t with so many degrees of freedom."""
-    z = _NORMAL
-    if freedom > 100:  # its expansion at the normal distribution, good to eight digits here
-        first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
-        third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-        return z + first / freedom + second / freedom**2 + third / freedom**3
-    low, high = 0.0, 13.0  # it is 12.7 for one degree
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if _within(middle, freedom) > 0.95 else (middle, high)
-    return high
-
-
-def _within(t: float, freedom: int) -> float:
-    """The probability that Student's t lies between -t and t: a finite sum for whole degrees of freedom."""
-    angle = math.atan(t / math.sqrt(freedom))
-    odd = freedom % 2
-    term = math.cos(angle) if odd else 1.0
-    total = 0.0
-    for k in range(freedom // 2):
-        total += term
-        term *= math.cos(angle) ** 2 * (2 * k + 1 + odd) / (2 * k + 2 + odd)
-    return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+    return float(stdtrit(freedom, 0.975))
 
 
 def _every_rate(found: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
