@@ -23,7 +23,7 @@ from rote.analysis.rates import rates
 from rote.report import show
 from rote.report.page import _strongest, render
 from rote.report.strip import LEVELS, strip
-from rote.report.tables import groups
+from rote.report.tables import distribution, groups
 from rote.report.words import summary_lines
 
 TOP_K = "temperature=1 top_k=40"
@@ -503,3 +503,27 @@ def test_a_hundred_thousand_windows_take_seconds_and_stay_small() -> None:
     assert time.perf_counter() - began < 10
     assert len(html) < 1_000_000
     assert Outline(html).tags["rect"] >= 990
+
+
+def test_the_distribution_counts_every_window_from_a_ten_thousandth_on() -> None:
+    probabilities = [1.0, 0.1, 0.0999, 0.001, 0.0001, 0.00009, 0.0]
+    rows = pl.DataFrame(
+        {
+            "example_id": [str(i) for i in range(len(probabilities))],
+            "scheme": "s",
+            "log_prob": [math.log(p) if p else -math.inf for p in probabilities],
+            "stopped": False,
+            "start": 0,
+            "suffix_start": 1,
+            "suffix_end": 2,
+        }
+    )
+    found = distribution(rows)
+    assert found["title"] == "5 of 7 windows with p_z of 0.0001 or more"
+    assert [row[:2] for row in found["rows"]] == [
+        ["0.0001 to 0.001", "1"],
+        ["0.001 to 0.01", "1"],
+        ["0.01 to 0.1", "1"],
+        ["0.1 to 1", "2"],
+    ]
+    assert distribution(rows.with_columns(stopped=pl.lit(True)))["title"].endswith("5 stopped early may be among them")

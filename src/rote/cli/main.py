@@ -5,25 +5,23 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rote.cli import books as _books  # noqa: F401  (registers its commands)
-from rote.cli import check as _check  # noqa: F401  (registers its commands)
-from rote.cli import compare as _compare  # noqa: F401  (registers its commands)
-from rote.cli import rate as _rate  # noqa: F401  (registers its commands)
-from rote.cli import reconstruct as _reconstruct
-from rote.cli import score as _score  # noqa: F401  (registers its commands)
-from rote.cli import show as _show  # noqa: F401  (registers its commands)
-from rote.cli import sweep as _sweep  # noqa: F401  (registers its commands)
+from rote.cli import books, check, compare, rate, reconstruct, score, show, sweep
 from rote.cli.options import AsJson, Debug
 from rote.cli.screen import app, interrupted_by, leave, messages, print_summary
 from rote.errors import RoteError
+
+if TYPE_CHECKING:
+    from rote.runs.store import Run
 
 
 @app.command(epilog="Example: rote report runs/alice-bundled")
@@ -32,18 +30,52 @@ def report(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write report.html anew from a run folder and print its summary."""
+    """Write report.html anew from a run folder, and print its summary and its tables."""
     from rote.runs.reconstruct import Reconstruction, is_reconstruction
     from rote.runs.store import Run
 
     if is_reconstruction(folder):
         written = Reconstruction.open(folder)
         written.report()
-        _reconstruct.print_reconstruction(written, as_json)
+        reconstruct.print_reconstruction(written, as_json)
         return
     run = Run.open(folder)
     run.report()
     print_summary(run, as_json)
+    if not as_json:
+        _print_tables(run)
+
+
+def _print_tables(run: Run) -> None:
+    """Of a run's first scheme: the (n, p) rates, the groups, and how p_z is distributed over a text's windows."""
+    import polars as pl
+
+    from rote.report.tables import distribution, groups, odds_table
+
+    manifest, summary = run.manifest, run.summary
+    scheme = manifest["schemes"][0]
+    rows = run.scores.filter(pl.col("scheme") == scheme)
+    out = Console(highlight=False)
+    if odds := odds_table(manifest, summary["schemes"].get(scheme, {})):
+        title = f"{odds['unit'].capitalize()}s that come at least once in n generations with probability p"
+        _print_table(out, title, ("n", *odds["columns"]), odds["rows"])
+        out.print(odds["note"], soft_wrap=True)
+    for group in groups(rows, summary["tau"], manifest):
+        columns = (group["key"], group["unit"].lower(), "greedy", f"at {summary['tau']:g}", group["bar"])
+        cells = [[row[name] for name in ("label", "examples", "greedy", "rate", "interval")] for row in group["rows"]]
+        _print_table(out, f"By {group['key']}", columns, cells)
+    if manifest["kind"] == "scan":
+        found = distribution(rows)
+        _print_table(out, found["title"], ("p_z", "windows", ""), found["rows"])
+
+
+def _print_table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(
+        *columns, box=SIMPLE_HEAD, pad_edge=False, title=f"\n{title}", title_justify="left", min_width=len(title)
+    )
+    for row in rows:
+        table.add_row(*map(escape, row))
+    out.print(table)
 
 
 @app.command(epilog="Example: rote doctor")
@@ -60,6 +92,14 @@ def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
     for key, value in found.items():
         table.add_row(f"[bold]{escape(key)}[/]", escape(str(value)))
     Console(highlight=False).print(table)
+
+
+# As people come to need them, and not as the modules are named.
+COMMANDS = (
+    score.scan, score.score, rate.rate, reconstruct.reconstruct, sweep.sweep, books.spots, books.longer, show.show,
+    compare.compare, check.check, report, doctor,
+)  # fmt: skip
+app.registered_commands.sort(key=lambda command: [*map(str, COMMANDS)].index(str(command.callback)))
 
 
 @app.callback(invoke_without_command=True)

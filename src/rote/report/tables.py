@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from rote.analysis.coverage import location
 from rote.analysis.groups import sampled_rates_by, with_origin
 from rote.analysis.rates import rates_by
 from rote.report import show
@@ -101,6 +102,22 @@ def groups(rows: pl.DataFrame, tau: float, manifest: Mapping[str, Any]) -> list[
             }
         )
     return groups
+
+
+def distribution(rows: pl.DataFrame) -> dict[str, Any]:
+    """How many windows have which p_z, by powers of ten from 0.0001 on, each with a bar."""
+    found = location(rows)
+    edges, counts = found.log10.edges, found.log10.counts
+    decades = [(edges[i], edges[i + 10], sum(counts[i : i + 10])) for i in range(0, len(counts), 10)]
+    most = max(count for _, _, count in decades) or 1
+    return {
+        "title": f"{show.count(sum(counts))} of {show.counted(rows.height, 'window')} with p_z of 0.0001 or more"
+        + (f"; {show.count(found.undecided)} stopped early may be among them" if found.undecided else ""),
+        "rows": [
+            [f"{low:g} to {high:g}", show.count(count), "█" * math.ceil(30 * count / most)]
+            for low, high, count in decades
+        ],
+    }
 
 
 def _power_of_two(repetitions: int) -> int:
