@@ -39,8 +39,9 @@ def written(model: Any, seed: Sequence[int], writing: Writing, encode: Any = no_
 # --- the beam search
 
 
-@pytest.mark.parametrize("beams", [1, 8])
-@pytest.mark.parametrize(("book", "at"), [("alice", 40_000), ("alice", 90_123), ("gatsby", 30_000), ("gatsby", 99_999)])
+@pytest.mark.parametrize(
+    ("beams", "book", "at"), [(1, "gatsby", 60_000), (8, "alice", 90_123), (8, "gatsby", 30_000), (8, "gatsby", 99_999)]
+)
 def test_bundled_model_generates_what_transformers_does(
     bundled: Any, alice: str, gatsby: str, beams: int, book: str, at: int
 ) -> None:
@@ -265,7 +266,7 @@ def test_it_goes_on_from_any_chunk_as_if_never_interrupted(ending: Any, context:
     seed = [10, 20, 30]
     whole = list(write_on(ending, seed, writing, encode))
     assert len(whole) > 12
-    for done in range(len(whole) + 1):
+    for done in (*range(0, len(whole), 3), len(whole)):
         assert list(write_on(ending, seed, writing, encode, done=whole[:done])) == whole[done:]
 
 
@@ -306,12 +307,9 @@ def encode_small(text: str) -> list[int]:
 
 
 def test_the_bundled_model_goes_on_with_its_book(bundled: Any, alice: str) -> None:
-    ids = bundled.tokenizer(alice[:4000], add_special_tokens=False)["input_ids"]
-    for context in ("sliding", "anchored"):
-        writing = Writing(
-            tokens=400, context_tokens=longest_context(bundled), beams=2, context=context, section_break=None
-        )
-        assert written(bundled, ids[:80], writing) == ids[:400]
+    ids = bundled.tokenizer(alice[:2000], add_special_tokens=False)["input_ids"]
+    writing = Writing(tokens=250, context_tokens=longest_context(bundled), section_break=None)
+    assert written(bundled, ids[:80], writing) == ids[:250]
 
 
 # --- words and refusals

@@ -85,14 +85,13 @@ def test_eos_becomes_a_section_break_or_the_end(bundled: Any, alice: str, tmp_pa
     assert missed.summary["breaks"][0]["skipped"] == 1
 
 
-@pytest.mark.parametrize("context", ["sliding", "anchored"])
-def test_killed_at_any_moment_it_goes_on_with_the_same_text(
-    model: Any, tiny_folder: Path, tmp_path: Path, context: Any
-) -> None:
-    whole = rote.reconstruct(SEED, model, out=tmp_path / "whole", context=context, **SMALL)
+def test_killed_at_any_moment_it_goes_on_with_the_same_text(model: Any, tiny_folder: Path, tmp_path: Path) -> None:
+    """Of the anchored context, whose keys are lost with the process."""
+    whole = rote.reconstruct(SEED, model, out=tmp_path / "whole", context="anchored", **SMALL)
     assert len(whole.lines()) > 20
     folder = tmp_path / "killed"
-    command = ["reconstruct", "--seed", SEED, "--model", tiny_folder, "--out", folder, "--context", context]
+    command: list[str | Path] = ["reconstruct", "--seed", SEED, "--model", tiny_folder, "--out", folder]
+    command += ["--context", "anchored"]
     rng = random.Random(0)
     with rote_process(*command, *SMALL_OPTIONS) as process:
         path = folder / "chunks.jsonl"
