@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ import pytest
 import rote
 from rote import GREEDY, Scheme
 from rote.runs.sweep import sweep
-from tests.command import rote_here
+from tests.command import rote_here, rote_process
+from tests.runs.support import wait_for_shards
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +110,16 @@ def test_mistakes_are_named(options: list[str], said: str, tmp_path: Path) -> No
     assert done.code == 1
     assert said in " ".join(done.err.split())
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_stored_is_said_when_a_sweep_is_stopped(tiny_folder: Path, alice: str, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text(alice[3000:9000], encoding="utf-8")
+    small = "from rote.runs import engine; engine.SHARD_FLOPS['cpu'] = 1.0"
+    options = ("--model", tiny_folder, "--device", "cpu", "--stride", "3", "--prefix", "4,8", "--suffix", "4")
+    with rote_process("sweep", text, *options, "--out", tmp_path / "out", before=small) as process:
+        wait_for_shards(process, tmp_path / "out/prefix-4", 2)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert re.search(r"stopped: prefix-4: \d+ of \d+ shards stored", " ".join(err.split()))

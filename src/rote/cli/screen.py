@@ -80,8 +80,8 @@ def resumable(folder: Path, progress: Callable[[], str] | None = None) -> Iterat
     except KeyboardInterrupt:
         from rote.runs.store import Run
 
-        ask = progress or Run.open(folder).progress if (folder / "manifest.json").is_file() else None
-        stored = "nothing stored yet" if ask is None else ask()
+        started = any(folder.glob("**/manifest.json"))
+        stored = (progress or Run.open(folder).progress)() if started else "nothing stored yet"
         messages.print(f"stopped: {stored} in {folder}. Run the same command again to go on.", soft_wrap=True)
         sys.exit(130)
 

@@ -93,7 +93,7 @@ def sweep(
             raise InputError(f"{source.name} is too short for windows of these lengths; use shorter ones.")
     from rote.runs.sweep import sweep as run_sweep
 
-    with progress() as tell, resumable(folder):
+    with progress() as tell, resumable(folder, lambda: _stored(folder)):
         found = run_sweep(
             given, loaded, out=folder, name=source.name, schemes=schemes or [Scheme()], prefixes=prefixes,
             suffixes=suffixes, tau=tau, batch_size=as_batch_size(batch_size), progress=tell,
@@ -102,6 +102,13 @@ def sweep(
         print(json.dumps(found, indent=1, ensure_ascii=False))
     else:
         _print(found, folder)
+
+
+def _stored(folder: Path) -> str:
+    from rote.runs.store import Run
+
+    parts = sorted(path.parent for path in folder.glob("prefix-*/manifest.json"))
+    return "; ".join(f"{part.name}: {Run.open(part).progress()}" for part in parts)
 
 
 def parse_schemes(asked: Sequence[str]) -> list[Scheme]:
