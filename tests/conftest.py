@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import settings
 
 import rote
 from rote.models.base import BUNDLED_TEXT
 from tests import tiny
 
 ROOT = Path(__file__).parent.parent
+
+settings.register_profile("rote", deadline=None)  # how long an example takes says how busy the machine is
+settings.load_profile("rote")
 
 # One thread here and in every process that a test starts: where cores are few, threads of several processes wait for
 # each other, and a test that compares two processes to the last bit needs them to compute alike.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 
 
@@ -28,3 +30,14 @@ def matched(a: Sequence[str], b: Sequence[str]) -> list[bool]:
 
 def ratio(a: Sequence[str], b: Sequence[str]) -> float:
     return 2 * sum(matched(a, b)) / (len(a) + len(b))
+
+
+def tf_idf_cosine(one: str, two: str) -> float:
+    """Word counts, those of one text alone weighed by 1 + ln(3/2), as vectors; the cosine of their angle."""
+    words = [re.findall(r"\b\w\w+\b", text.lower()) for text in (one, two)]
+    vectors = []
+    for own, other in (words, words[::-1]):
+        vectors.append({w: own.count(w) * (1 if w in other else 1 + math.log(1.5)) for w in set(own)})
+    a, b = vectors
+    norms = [math.sqrt(sum(weight**2 for weight in vector.values())) for vector in vectors]
+    return sum(weight * b.get(word, 0) for word, weight in a.items()) / (norms[0] * norms[1])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -125,21 +123,16 @@ def sentences(text: str) -> list[str]:
 
 
 def tf_idf_cosine(one: str, two: str) -> float | None:
-    """Cosine of the texts' TF-IDF vectors, as scikit-learn has them by default.
+    """Cosine of the texts' TF-IDF vectors over the two of them: scikit-learn's, with its defaults.
 
     Terms are lower-case words of two or more letters; a term in both texts weighs 1, in one alone 1 + ln(3/2).
     """
-    counts = [Counter(_TERM.findall(text.lower())) for text in (one, two)]
-    if not all(counts):
+    from sklearn.feature_extraction.text import TfidfVectorizer  # slow to import
+
+    if not all(_TERM.search(text) for text in (one, two)):
         return None
-    lonely = 1 + math.log(3 / 2)
-    weighed = [
-        {term: count * (1.0 if term in other else lonely) for term, count in own.items()}
-        for own, other in (counts, counts[::-1])
-    ]
-    norms = [math.sqrt(math.fsum(weight * weight for weight in vector.values())) for vector in weighed]
-    product = math.fsum(weight * weighed[1].get(term, 0.0) for term, weight in weighed[0].items())
-    return min(1.0, product / (norms[0] * norms[1]))
+    vectors = TfidfVectorizer().fit_transform([one, two])
+    return min(1.0, float((vectors[0] @ vectors[1].T).toarray()[0, 0]))
 
 
 def _seed_words(true: Sequence[str], other: Sequence[str], seed: Sequence[str]) -> int:
