@@ -141,9 +141,9 @@ def test_given_lengths_must_hold_for_token_ids(key: str, tmp_path: Path) -> None
         read_examples(path, None, **five)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=f"--{key} 0"):
         read_examples(path, None, **none)  # type: ignore[arg-type]
-    assert len(read_examples(path, None, **one, longer=True)) == 1  # type: ignore[arg-type]
+    assert len(read_examples(path, None, **one, longer=True)) == 1
     with pytest.raises(InputError, match=f"line 1: {key} has 2 tokens, and --{key} 5"):
-        read_examples(path, None, **five, longer=True)  # type: ignore[arg-type]
+        read_examples(path, None, **five, longer=True)
 
 
 @pytest.mark.parametrize(
