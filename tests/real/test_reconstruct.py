@@ -1,4 +1,4 @@
-"""A whole book from its first sentences, with the defaults of `rote reconstruct`: some minutes on two cores."""
+"""A whole book from its first sentences: some ten minutes on one core."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import rote
 pytestmark = [pytest.mark.real, pytest.mark.timeout(5400)]
 
 
-@pytest.mark.parametrize("context", ["sliding", "anchored"])
-def test_the_bundled_model_writes_its_book(bundled: Any, alice: str, tmp_path: Path, context: Any) -> None:
+def test_the_bundled_model_writes_its_book(bundled: Any, alice: str, tmp_path: Path) -> None:
+    """With the cheaper of the two contexts; docs/guide/reconstruct.md has the other's result, which is the same."""
     seed = alice[: alice.index("So she was considering")]
-    found = rote.reconstruct(seed, bundled, out=tmp_path / "run", truth=alice, context=context)
+    found = rote.reconstruct(seed, bundled, out=tmp_path / "run", truth=alice, context="anchored")
     compared = found.summary["similarity"]
     assert compared["word_ratio"] >= 0.95
     assert compared["matched_share"] >= 0.99
