@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,3 +36,21 @@ def wait_for_shards(process: subprocess.Popen[str], folder: Path, count: int) ->
         assert process.poll() is None, f"it ended before it was stopped: {process.communicate()}"
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing catches it, nothing is tidied up."""
+
+
+@dataclass
+class Dying:
+    """An os.replace during which the process ends, at the `left`-th call from now; 0: it does not."""
+
+    left: int = 0
+    replace: Any = field(default_factory=lambda: os.replace)
+
+    def __call__(self, source: Any, target: Any) -> None:
+        self.left -= 1
+        if not self.left:
+            raise Killed
+        self.replace(source, target)

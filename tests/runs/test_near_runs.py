@@ -16,7 +16,7 @@ import rote
 from rote import GREEDY, InputError, Near, Run, Scheme
 from rote.extraction.distance import levenshtein
 from rote.runs.store import SCHEMA
-from tests.runs.support import SMALLEST_SHARD, same_table
+from tests.runs.support import SMALLEST_SHARD, Dying, Killed, same_table
 from tests.runs.test_manifest import refused_unchanged
 
 WINDOWS: dict[str, Any] = {"prefix": 8, "suffix": 10, "stride": 12}
@@ -154,28 +154,17 @@ def test_several_schemes(bundled: Any, passage: str, tmp_path: Path) -> None:
         assert (row["upper"] < 0.5) <= (row["greedy_distance"] > 2)
 
 
-class Killed(BaseException):
-    """Stands for the end of the process: nothing catches it, nothing is tidied up."""
-
-
 def test_a_killed_run_ends_in_the_same_table(
     finished: Run, bundled: Any, passage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replace, left = os.replace, 0
-
-    def dying(source: Any, target: Any) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            raise Killed
-        replace(source, target)
-
+    dying = Dying()
     monkeypatch.setattr(os, "replace", dying)
-    for left in (4, 2):  # text, manifest, a shard; then the next shard is lost  # noqa: B007
+    for left in (4, 2):  # text, manifest, a shard; then the next shard is lost
+        dying.left = left
         with pytest.raises(Killed):
             rote.scan(passage, bundled, out=tmp_path / "run", near=NEAR, **WINDOWS)
     assert 0 < len(Run.open(tmp_path / "run").shards()) < len(finished.shards())
-    left = 0
+    dying.left = 0
     again = rote.scan(passage, bundled, out=tmp_path / "run", near=NEAR, **WINDOWS)
     same_table(again, finished)
 

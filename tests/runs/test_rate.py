@@ -22,7 +22,7 @@ from rote.report.words import summary_lines
 from tests.command import rote_here
 from tests.conftest import ROOT
 from tests.corpus.corpora import write_jsonl, write_splits, write_texts
-from tests.runs.support import SMALLEST_SHARD, same_table
+from tests.runs.support import SMALLEST_SHARD, Dying, Killed, same_table
 from tests.runs.test_manifest import refused_unchanged
 
 DRAW: dict[str, Any] = {"documents": 5, "examples": 5, "runs": 3, "prefix": 8, "suffix": 6, "seed": 4}
@@ -116,28 +116,17 @@ def test_terminal_and_report_say_it(finished: Run) -> None:
     assert "95% Wilson interval" not in page
 
 
-class Killed(BaseException):
-    """Stands for the end of the process: nothing catches it, nothing is tidied up."""
-
-
 def test_a_killed_run_ends_in_the_same_table(
     finished: Run, bundled: Any, corpora: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replace, left = os.replace, 0
-
-    def dying(source: Any, target: Any) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            raise Killed
-        replace(source, target)
-
+    dying = Dying()
     monkeypatch.setattr(os, "replace", dying)
-    for left in (4, 2):  # examples, manifest, a shard; then the next shard is lost  # noqa: B007
+    for left in (4, 2):  # examples, manifest, a shard; then the next shard is lost
+        dying.left = left
         with pytest.raises(Killed):
             rote.rate(corpora[0], bundled, out=tmp_path / "run", held_out=corpora[1], **DRAW)
     assert 0 < len(Run.open(tmp_path / "run").shards()) < len(finished.shards())
-    left = 0
+    dying.left = 0
     again = rote.rate(corpora[0], bundled, out=tmp_path / "run", held_out=corpora[1], **DRAW)
     same_table(again, finished)
 

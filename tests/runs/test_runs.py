@@ -24,7 +24,7 @@ from tests import tiny
 from tests.command import rote_here, rote_process
 from tests.reference import coverage as reference_coverage
 from tests.reference import rates as reference_rates
-from tests.runs.support import SIZES, SMALLEST_SHARD, same_table, wait_for_shards
+from tests.runs.support import SIZES, SMALLEST_SHARD, Killed, same_table, wait_for_shards
 
 SMALL_SHARDS = "import rote.runs.engine; rote.runs.engine.SHARD_FLOPS['cpu'] = 1.0"
 """For another process what the fixture `small_shards` is for this one."""
@@ -200,10 +200,6 @@ def test_kill_minus_nine_three_times(bundled: Any, alice: str, tmp_path: Path) -
         assert "can be drawn out" in out
     undisturbed = rote.scan(text, bundled, out=tmp_path / "undisturbed", name="book.txt", prefix=30, suffix=30)
     same_table(Run.open(folder), undisturbed)
-
-
-class Killed(BaseException):
-    """Stands for the end of the process: nothing catches it, nothing is tidied up."""
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
