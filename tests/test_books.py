@@ -70,6 +70,15 @@ def test_spots_as_json(scanned: Path, book: str) -> None:
         assert (shown["part"], shown["part_guessed"]) == ("work", True)
 
 
+def test_spots_of_whole_examples_have_the_prefixes_too(scanned: Path, book: str) -> None:
+    suffixes, examples = (
+        json.loads(rote_here("spots", scanned, "--json", "--span", span).out) for span in ("suffix", "example")
+    )
+    expected = hot_spots(finished_scan(scanned).scores, len(book), 0.5, span="example")
+    assert examples["characters"] == sum(spot.characters for spot in expected) > suffixes["characters"]
+    assert "whole examples, prefixes included" in rote_here("spots", scanned, "--span", "example").out
+
+
 def test_spots_outside_a_given_body(scanned: Path) -> None:
     result = rote_here("spots", scanned, "--body", "3000:3500")
     assert "front matter" in result.out

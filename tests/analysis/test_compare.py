@@ -6,10 +6,12 @@ import math
 from statistics import NormalDist, median
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from rote.analysis.compare import (
     LEAST,
@@ -242,6 +244,44 @@ def test_the_interval_has_a_width_where_nothing_changed() -> None:
 
 
 # --- near-verbatim bounds
+
+
+def drawn_pairs(
+    rng: np.random.Generator, documents: int, gain: float, loss: float, alike: float
+) -> tuple[dict[str, pl.DataFrame], NDArray[np.int64], float]:
+    """Two runs over documents that each have their own chance of gains and losses around `gain` and `loss`."""
+    document = np.repeat(np.arange(documents), rng.integers(3, 11, size=documents))
+    kept = np.array([1 - gain - loss, gain, loss]) * (1 / alike - 1)
+    own = rng.dirichlet(kept, size=documents)[document]
+    change = (rng.random(document.size)[:, None] > np.cumsum(own, 1)[:, :2]).sum(1)  # 0 stays, 1 gained, 2 lost
+    before = np.where(change == 0, rng.random(document.size) < 0.5, change == 2)
+    after = np.where(change == 0, before, change == 1)
+    runs = {
+        name: table(
+            [
+                {"example_id": str(i), "log_prob": 0.0 if hit else -math.inf, "stopped": False}
+                for i, hit in enumerate(hits)
+            ]
+        )
+        for name, hits in (("one", before), ("two", after))
+    }
+    return runs, document, gain - loss
+
+
+@pytest.mark.parametrize(("gain", "loss"), [(0.1, 0.1), (0.3, 0.05), (0.05, 0.0001)])
+def test_the_interval_holds_for_documents_that_give_several_examples(gain: float, loss: float) -> None:
+    """In 300 simulated samples: 95% of 300 is 285, and chance alone leaves fewer than 271 once in 4,000 times."""
+    rng = np.random.default_rng(3)
+    held = plain = 0
+    for _ in range(300):
+        runs, document, truth = drawn_pairs(rng, 40, gain, loss, 0.3)
+        found = paired(runs["one"], runs["two"], tau=0.5, document=document)
+        alone = paired(runs["one"], runs["two"], tau=0.5)
+        assert found["effective"] <= alone["effective"] == len(document)
+        held += found["interval"][0] <= truth <= found["interval"][1]
+        plain += alone["interval"][0] <= truth <= alone["interval"][1]
+    assert held >= 271
+    assert plain < held
 
 
 def near(rows: list[tuple[float, float, float]], scheme: str = "s") -> pl.DataFrame:

@@ -228,7 +228,7 @@ def test_the_command_line(tiny_folder: Path, corpora: tuple[Path, Path], tmp_pat
     refused = rote_here(*command, "--seed", "1")
     assert refused.code == 1
     assert "sampling.seed: the folder has 0, this command 1" in refused.err
-    assert rote_here("report", tmp_path / "run").out == done.out
+    assert rote_here("report", tmp_path / "run").out.startswith(done.out)
     missing = rote_here("rate", tmp_path / "nowhere", "--model", tiny_folder, "--device", "cpu")
     assert (missing.code, "no such file or folder" in missing.err) == (1, True)
 

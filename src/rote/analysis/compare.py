@@ -12,7 +12,9 @@ from typing import Any, Literal, TypedDict
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from rote.analysis.groups import effective_examples
 from rote.analysis.nearcompare import compare_fixed, verbatim_in_larger
 from rote.analysis.neartable import Array, Mask, Share, count_true, mean, share_of
 from rote.analysis.rates import log_prob_bounds
@@ -45,7 +47,8 @@ class Paired(TypedDict):
     """Two runs over the same examples at tau. `difference` is the second rate less the first.
 
     `interval` is Newcombe's 95% interval for it, taking the examples as a random sample of a larger set: windows that
-    overlap are no such sample, and over them it is too narrow.
+    overlap are no such sample, and over them it is too narrow. `effective` is the number of independent examples that
+    it rests on: fewer than `examples` where documents were drawn that gave several each.
     """
 
     examples: int
@@ -55,6 +58,7 @@ class Paired(TypedDict):
     neither: int
     difference: float
     interval: list[float]
+    effective: float
     log_prob: Moved
 
 
@@ -90,12 +94,20 @@ def extractable(scores: pl.DataFrame, tau: float) -> Mask:
     return found
 
 
-def paired(first: pl.DataFrame, second: pl.DataFrame, *, tau: float) -> Paired:
-    """What the second run gains and loses against the first. The tables must be aligned, as `common` makes them."""
+def paired(
+    first: pl.DataFrame, second: pl.DataFrame, *, tau: float, document: NDArray[np.int64] | None = None
+) -> Paired:
+    """What the second run gains and loses against the first. The tables must be aligned, as `common` makes them.
+
+    `document` says of each example which document (0, 1, ...) it was drawn from; None: each stands for itself.
+    """
     one, two = extractable(first, tau), extractable(second, tau)
     _check_aligned(first, second)
     both, gained, lost = count_true(one & two), count_true(~one & two), count_true(one & ~two)
     neither = one.size - both - gained - lost
+    moved = two.astype(np.int64) - one.astype(np.int64)
+    effective = float(one.size) if document is None else effective_examples(moved, document)
+    worth = effective / one.size
     return {
         "examples": one.size,
         "both": both,
@@ -103,16 +115,22 @@ def paired(first: pl.DataFrame, second: pl.DataFrame, *, tau: float) -> Paired:
         "lost": lost,
         "neither": neither,
         "difference": (gained - lost) / one.size,
-        "interval": list(difference_interval(both=both, gained=gained, lost=lost, neither=neither)),
+        "interval": list(
+            difference_interval(both=both * worth, gained=gained * worth, lost=lost * worth, neither=neither * worth)
+        ),
+        "effective": effective,
         "log_prob": _moved(first, second),
     }
 
 
-def difference_interval(*, both: int, gained: int, lost: int, neither: int, level: float = 0.95) -> tuple[float, float]:
+def difference_interval(
+    *, both: float, gained: float, lost: float, neither: float, level: float = 0.95
+) -> tuple[float, float]:
     """An interval for the difference of two paired rates, (gained - lost) / total: Newcombe's tenth method.
 
     It squares and adds the Wilson interval of each rate, less what the two have in common (their correlation, shrunk
-    where it is slight). Unlike Wald's it has no zero width where nothing changed, and stays within [-1, 1].
+    where it is slight). Unlike Wald's it has no zero width where nothing changed, and stays within [-1, 1]. Counts need
+    not be whole: those of examples that are worth less than one each are smaller.
     """
     counts = {"both": both, "gained": gained, "lost": lost, "neither": neither}
     total = sum(counts.values())
@@ -130,7 +148,7 @@ def difference_interval(*, both: int, gained: int, lost: int, neither: int, leve
     return max(low, -1.0), min(high, 1.0)
 
 
-def _correlation(both: int, gained: int, lost: int, neither: int) -> float:
+def _correlation(both: float, gained: float, lost: float, neither: float) -> float:
     """Of the two outcomes (phi), after Newcombe's correction for continuity; 0 where a rate is 0 or 1."""
     margins = (both + lost) * (gained + neither) * (both + gained) * (lost + neither)
     if not margins:

@@ -56,6 +56,11 @@ class Difference(TypedDict):
     interval: list[float]
 
 
+def documents_of(scores: pl.DataFrame) -> NDArray[np.int64]:
+    """For each row (see `with_origin`) the number of its document, 0, 1, ...: one for all runs it was drawn in."""
+    return _codes(scores, "corpus", "document")
+
+
 def with_origin(scores: pl.DataFrame) -> pl.DataFrame:
     """The table with where each example was drawn, from its metadata: `corpus`, `document` and `run`."""
     log_prob_bounds(scores, "metadata")
@@ -81,7 +86,7 @@ def sampled_rates(
     """
     found = rates(scores, tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance)
     lower, upper = log_prob_bounds(scores)
-    document = _codes(scores, "corpus", "document")
+    document = documents_of(scores)
     run = _codes(scores, "run")
     for name, rate in _every_rate(found):
         possible = round(rate["rate_upper"] * scores.height)
@@ -158,23 +163,27 @@ def document_interval(hits: NDArray[Any], document: NDArray[np.int64]) -> tuple[
 
     `hits` says of each example whether it is one, `document` which document (0, 1, ...) it is of.
     """
-    sizes = np.bincount(document).astype(np.float64)
-    found = np.bincount(document, weights=hits)
-    documents, total, count = len(sizes), float(sizes.sum()), float(found.sum())
-    share = count / total
-    if documents == 1 or count in (0, total):
-        effective = float(documents)
-    else:
-        residuals = found - share * sizes
-        variance = documents / (documents - 1) * float(residuals @ residuals) / total**2
-        uncorrected = total / max(variance / (share * (1 - share) / total), 1.0)
-        # The scatter shows in documents with hits, and with misses. Few of them say little of it, however many others
-        # there are; but a document is hardly worth less than one example.
-        telling = min(int(np.count_nonzero(found)), int(np.count_nonzero(found < sizes)), documents - 1)
-        corrected = uncorrected * (_NORMAL / _student(telling)) ** 2
-        effective = max(corrected, min(uncorrected * (_NORMAL / _student(documents - 1)) ** 2, documents))
-    low, high = wilson(share * effective, effective)
+    effective = effective_examples(hits, document)
+    low, high = wilson(float(np.mean(hits)) * effective, effective)
     return low, high, effective
+
+
+def effective_examples(values: NDArray[Any], document: NDArray[np.int64]) -> float:
+    """How many independent examples would leave the mean of `values` as uncertain as these do: see the module."""
+    value = values.astype(np.float64)
+    sizes, found = np.bincount(document).astype(np.float64), np.bincount(document, weights=value)
+    documents, total = len(sizes), float(sizes.sum())
+    mean_value, scatter = float(value.mean()), float(value.var())
+    if documents == 1 or not scatter:
+        return float(documents)
+    residuals = found - mean_value * sizes
+    variance = documents / (documents - 1) * float(residuals @ residuals) / total**2
+    uncorrected = total / max(variance / (scatter / total), 1.0)
+    # The scatter shows in documents with hits, and with misses. Few of them say little of it, however many others
+    # there are; but a document is hardly worth less than one example.
+    hit, missed = (len(np.unique(document[which])) for which in (value != 0, value == 0))
+    corrected = uncorrected * (_NORMAL / _student(min(hit, missed or hit, documents - 1))) ** 2
+    return max(corrected, min(uncorrected * (_NORMAL / _student(documents - 1)) ** 2, documents))
 
 
 _NORMAL = NormalDist().inv_cdf(0.975)

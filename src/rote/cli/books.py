@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from rote.cli.options import BatchSize, Debug, Device, DeviceMap, Prefix, Suffix, as_batch_size, load_model
+from rote.cli.options import AsJson, BatchSize, Debug, Device, DeviceMap, Prefix, Suffix, as_batch_size, load_model
 from rote.cli.screen import app, messages, print_summary, progress, resumable
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ def spots(
     at: At = 0.5,
     rank: Annotated[str, typer.Option(help="length or probability: what comes first.")] = "length",
     top: Annotated[int, typer.Option(help="How many to show.")] = 10,
+    span: Annotated[
+        str, typer.Option(help="What of a window counts: its suffix, which is generated, or the whole example.")
+    ] = "suffix",
     body: Annotated[
         str | None,
         typer.Option(
@@ -41,7 +44,7 @@ def spots(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the hot-spots as JSON and nothing else.")] = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Where does the model know this text best? The hot-spots of a finished scan, front and back matter told apart."""
@@ -52,17 +55,23 @@ def spots(
     with messages.status(f"reading {folder}"):
         found = finished_scan(folder)
     marked = None if body is None else read_body(body, len(found.text))
-    listed = hot_spots(found.scores, len(found.text), at, rank=rank)  # type: ignore[arg-type]
-    shown = hot_spots(found.scores, len(found.text), at, rank=rank, top=top)  # type: ignore[arg-type]
+    listed = hot_spots(found.scores, len(found.text), at, span=span, rank=rank)  # type: ignore[arg-type]
+    shown = hot_spots(found.scores, len(found.text), at, span=span, rank=rank, top=top)  # type: ignore[arg-type]
     parts = [part(found.text, spot.start, spot.end, marked) for spot in shown]
     if as_json:
-        print(json.dumps(_as_json(found, at, rank, len(listed), shown, parts), indent=1, ensure_ascii=False))
+        print(json.dumps(_as_json(found, at, rank, span, listed, shown, parts), indent=1, ensure_ascii=False))
         return
-    _print_spots(found, at, rank, listed, shown, parts)
+    _print_spots(found, at, rank, span, listed, shown, parts)
 
 
 def _as_json(
-    found: FinishedScan, at: float, rank: str, number: int, shown: list[HotSpot], parts: list[Part]
+    found: FinishedScan,
+    at: float,
+    rank: str,
+    span: str,
+    listed: list[HotSpot],
+    shown: list[HotSpot],
+    parts: list[Part],
 ) -> dict[str, Any]:
     spots = [
         {
@@ -81,13 +90,21 @@ def _as_json(
         "bos_token": found.manifest["model"]["bos_token"],
         "threshold": at,
         "rank": rank,
-        "hot_spots": number,
+        "span": span,
+        "hot_spots": len(listed),
+        "characters": sum(spot.characters for spot in listed),
         "spots": spots,
     }
 
 
 def _print_spots(
-    found: FinishedScan, at: float, rank: str, listed: list[HotSpot], shown: list[HotSpot], parts: list[Part]
+    found: FinishedScan,
+    at: float,
+    rank: str,
+    span: str,
+    listed: list[HotSpot],
+    shown: list[HotSpot],
+    parts: list[Part],
 ) -> None:
     from rote.report import show
     from rote.report.books import spots_table
@@ -96,7 +113,8 @@ def _print_spots(
     model = found.manifest["model"]
     out.print(f"{escape(show.literal(found.name))}, {escape(show.literal(model['name']))}")
     out.print(
-        f"{show.counted(len(listed), 'hot-spot')} at p ≥ {show.threshold(at)}, together "
+        f"{show.counted(len(listed), 'hot-spot')} at p ≥ {show.threshold(at)} "
+        f"({'suffixes' if span == 'suffix' else 'whole examples, prefixes included'}), together "
         f"{show.percent(sum(spot.characters for spot in listed) / len(found.text))} of the text’s "
         f"{show.count(len(found.text))} characters. Scheme {found.manifest['schemes'][0]}; "
         f"BOS {escape(show.bos(model['bos'], model.get('bos_token')))}\n",
@@ -150,7 +168,9 @@ def _highest(found: FinishedScan) -> str:
 
     best = float(log_prob_bounds(found.scores)[0].max(initial=-math.inf))
     if best == -math.inf:
-        return "every window has probability 0 or was given up early"
+        stopped = int(found.scores["stopped"].sum())
+        rest = f", but for {show.count(stopped)} that were given up early, below τ" if stopped else ""
+        return f"every window has probability 0 under this scheme{rest}"
     return f"the most likely window has {show.probability(best)}; try a smaller --at"
 
 
@@ -180,7 +200,7 @@ def longer(
     bos: Annotated[
         str | None, typer.Option(help="auto, always or never. Default: the scan's.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")] = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """How long a passage comes out in one piece? Scores longer windows whose suffix starts in a scan's hot-spots."""
@@ -225,15 +245,15 @@ def _print_longest(longest: dict[str, Any], text: str) -> None:
     from rote.report.books import excerpt
 
     out = Console(highlight=False)
-    shared: dict[tuple[int, int, int], list[str]] = {}
+    shared: dict[tuple[int, int, int, float], list[str]] = {}
     for threshold, entry in longest.items():
         if entry is not None:
-            what = (entry["tokens"], entry["suffix_start"], entry["suffix_end"])
+            what = (entry["tokens"], entry["suffix_start"], entry["suffix_end"], entry["log_prob"])
             shared.setdefault(what, []).append(show.threshold(float(threshold)))
-    for (tokens, start, end), thresholds in shared.items():
+    for (tokens, start, end, log_prob), thresholds in shared.items():
         out.print(
             f"\n[bold]longest at {', '.join(thresholds)}[/]: {show.counted(tokens, 'token')}, "
-            f"characters {show.count(start)} to {show.count(end)}",
+            f"characters {show.count(start)} to {show.count(end)}, with probability {show.probability(log_prob)}",
             soft_wrap=True,
         )
         out.print(escape(excerpt(text[start:end], 60)))

@@ -68,7 +68,7 @@ Gap = Annotated[float | None, _of_near("Enough once the bounds are this close [0
 Until = Annotated[str | None, _of_near("Search until: budget, decision (at tau), worthwhile [worthwhile].")]
 Seed = Annotated[int | None, _of_near("Of samples [0].")]
 BatchSize = Annotated[str, typer.Option(help="Examples per batch, or 'auto'.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 

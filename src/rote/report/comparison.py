@@ -131,6 +131,8 @@ def pairs_note(result: Mapping[str, Any]) -> str:
         "It takes the windows as a random sample; these are all of the text's at this stride, and where they overlap "
         "they are not independent, so that it is too narrow."
         if result["kind"] == "scan"
+        else "It takes a document's examples together, and the documents as a random sample of a larger set."
+        if any(pair["effective"] < pair["examples"] for pair in result["pairs"])
         else "It takes the examples as a random sample of a larger set."
     )
     return (

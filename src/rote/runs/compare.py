@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from rote.analysis.compare import changes, common, differences, extractable, fixed_sets, near_comparison, paired
 from rote.analysis.coverage import character_maximum, coverage, spans
+from rote.analysis.groups import documents_of, sampled_rates, with_origin
 from rote.analysis.nearverbatim import near_rates
 from rote.analysis.rates import log_prob_bounds, rates
 from rote.errors import InputError, RunError
@@ -28,7 +29,7 @@ from rote.runs.summary import THRESHOLDS
 MOST = 20
 """Runs that can be compared at once: each has a letter, and a page with more could not be read."""
 
-_HEAVY = ("token_log_probs", "base_log_probs", "ranks", "margins", "candidates", "metadata")
+_HEAVY = ("token_log_probs", "base_log_probs", "ranks", "margins", "candidates")
 _NOT_LISTED = {"created", "format", "kind", "source", "windows", "dropped", "shard_examples", "shards", "batch_tokens",
                "schemes"}  # fmt: skip
 
@@ -263,6 +264,9 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> dict[str, Any]:
     tolerance = summary["logit_tolerance"]
     near = side.manifest["near"]
     scanned = side.manifest["kind"] == "scan"
+    rate_of = rates
+    if "sampling" in side.manifest:  # a document's examples belong together
+        rate_of, rows = sampled_rates, with_origin(rows)
     cost = int(rows["token_evals"].sum())
     if near is not None:  # a fork search's first pass is the verbatim pass
         cost = int(rows["near_token_evals"].sum()) + (0 if near["method"] == "fork" else cost)
@@ -275,7 +279,7 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> dict[str, Any]:
         "stop_early": side.manifest["stop_early"],
         "examples": rows.height,
         "dropped": summary["dropped"],
-        "rates": rates(rows, tau=tau, numeric_tolerance=2 * tolerance * longest, border_tolerance=tolerance),
+        "rates": rate_of(rows, tau=tau, numeric_tolerance=2 * tolerance * longest, border_tolerance=tolerance),
         "coverage": coverage(rows, side.manifest["source"]["characters"], THRESHOLDS) if scanned else None,
         "near": None if near is None else {**near, "rate": near_rates(rows, tau=tau)[-1]},
         "seconds": summary["seconds"],
@@ -288,11 +292,12 @@ def _pair(
     sides: Sequence[Side], tables: Mapping[str, pl.DataFrame], other: Side, tau: float, top: int, passages: Passages
 ) -> dict[str, Any]:
     first, second = tables[sides[0].key], tables[other.key]
+    document = documents_of(with_origin(first)) if "sampling" in sides[0].manifest else None
     listed = partial(changes, first, second, tau=tau, count=top, apart=other.manifest["kind"] == "scan")
     return {
         "first": sides[0].key,
         "second": other.key,
-        **paired(first, second, tau=tau),
+        **paired(first, second, tau=tau, document=document),
         "largest_gains": [_passage(first, second, found, passages) for found in listed(kind="gain")],
         "largest_losses": [_passage(first, second, found, passages) for found in listed(kind="loss")],
     }
