@@ -90,8 +90,7 @@ def test_the_command_line(tiny_folder: Path, alice: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "nothing to compare"),
-        (["--prefix", "10"], "nothing to compare"),
+        ([], "nothing to vary"),
         (["--scheme", "top_q=1,2"], "'top_q=1,2' is not understood"),
         (["--scheme", "top_k=a"], "not understood"),
         (["--scheme", ""], "not understood"),

@@ -108,13 +108,24 @@ def sampled_rates(
 
 
 def sampled_rates_by(
-    scores: pl.DataFrame, key: Literal["repetitions", "split"], *, tau: float = 0.001
+    scores: pl.DataFrame,
+    key: Literal["repetitions", "split"],
+    *,
+    tau: float = 0.001,
+    numeric_tolerance: float = 0.001,
+    border_tolerance: float = 0.001,
 ) -> list[dict[str, Any]]:
     """The `sampled_rates` of each group of rows that share a value of `key`, as `rates_by` has them."""
     groups = scores.sort(key, nulls_last=True, maintain_order=True).partition_by(key, maintain_order=True)
     if scores[key].null_count() == scores.height:
         return []
-    return [{key: group[key][0], **sampled_rates(group, tau=tau)} for group in groups]
+    return [
+        {
+            key: group[key][0],
+            **sampled_rates(group, tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance),
+        }
+        for group in groups
+    ]
 
 
 def differences(by_split: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

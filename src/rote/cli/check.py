@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -68,17 +67,19 @@ def _print(found: Mapping[str, Any]) -> None:
     out = Console(highlight=False)
     first = found["passages"][0]
     counts = [attempts["n"] for attempts in first["attempts"] if attempts["n"] > 1]
-    headings = ("example", "p_z", "generated", "share", "95% interval", "", *(f"in {n}" for n in counts))
-    table = Table(*headings, box=SIMPLE_HEAD, pad_edge=False)
+    table = Table("example", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("p_z", "generated", "95% interval", *(f"in {n}" for n in counts)):
+        table.add_column(name, no_wrap=True)
     for row in found["passages"]:
         low, high = row["interval"]
-        inside = low <= row["p_z"] <= high
+        mark = "" if low <= row["p_z"] <= high else " !"
         tries = [f"{a['computed']:.3f}/{a['sampled']:.3f}" for a in row["attempts"] if a["n"] > 1]
         table.add_row(
-            escape(row["example_id"]), f"{row['p_z']:.4f}", f"{show.count(row['hits'])}/{show.count(row['samples'])}",
-            f"{row['share']:.4f}", f"{low:.4f}–{high:.4f}", "" if inside else "outside", *tries,
+            escape(row["example_id"]), f"{row['p_z']:.3g}", f"{show.count(row['hits'])}/{show.count(row['samples'])}",
+            f"{low:.4f}–{high:.4f}{mark}", *tries,
         )  # fmt: skip
     out.print(table)
+    out.print("\n95% interval: of the generated share; ! where p_z lies outside.")
     if counts:
         out.print("in n: the chance of the suffix at least once in n generations, computed/from the samples.")
     total = len(found["passages"])

@@ -47,10 +47,10 @@ def report(
 
 
 def _print_tables(run: Run) -> None:
-    """Of a run's first scheme: the (n, p) rates, the groups, and how p_z is distributed over a text's windows."""
+    """The (n, p) rates, the groups and how p_z is distributed, under a run's first scheme; and all schemes' rates."""
     import polars as pl
 
-    from rote.report.tables import distribution, groups, odds_table
+    from rote.report.tables import distribution, groups, odds_table, schemes_table
 
     manifest, summary = run.manifest, run.summary
     scheme = manifest["schemes"][0]
@@ -60,6 +60,8 @@ def _print_tables(run: Run) -> None:
         title = f"{odds['unit'].capitalize()}s that come at least once in n generations with probability p"
         _print_table(out, title, ("n", *odds["columns"]), odds["rows"])
         out.print(odds["note"], soft_wrap=True)
+    if others := schemes_table(manifest, summary):
+        _print_table(out, "Across schemes", ("scheme", *others["columns"]), others["rows"])
     for group in groups(rows, summary["tau"], manifest):
         columns = (group["key"], group["unit"].lower(), "greedy", f"at {summary['tau']:g}", group["bar"])
         cells = [[row[name] for name in ("label", "examples", "greedy", "rate", "interval")] for row in group["rows"]]

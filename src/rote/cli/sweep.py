@@ -41,7 +41,10 @@ FORM = "as in top_k=5,40  or  temperature=0.7,1 top_k=40  or  greedy"
     "--prefix 10,25,50"
 )
 def sweep(
-    source: Annotated[Path, typer.Argument(help="A text, or examples as .jsonl.")],
+    source: Annotated[
+        Path | None,
+        typer.Argument(help="A text, or examples as .jsonl. Default: the bundled text.", show_default=False),
+    ] = None,
     model: Model = "bundled",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder. Default: runs/SOURCE-MODEL-sweep.", show_default=False)
@@ -71,10 +74,11 @@ def sweep(
 ) -> None:
     """How the rate varies with the scheme (one pass for all), the prompt's length and the suffix's."""
     schemes, prefixes, suffixes = parse_schemes(scheme or []), _numbers("prefix", prefix), _numbers("suffix", suffix)
-    if len(schemes) + len(prefixes or []) + len(suffixes or []) < 2:
-        raise InputError(
-            "there is nothing to compare; give several schemes (--scheme), prompt lengths or suffix lengths."
-        )
+    if not schemes and prefixes is None and suffixes is None:
+        raise InputError("there is nothing to vary; give schemes (--scheme), --prefix or --suffix lengths.")
+    from rote.models.base import BUNDLED_TEXT
+
+    source = source or BUNDLED_TEXT
     if source.suffix == ".jsonl" and stride is not None:
         raise InputError("--stride is for a text; examples are used as they are.")
     folder = out or default_folder(source, model).with_name(default_folder(source, model).name + "-sweep")

@@ -34,6 +34,8 @@ def notes(result: Mapping[str, Any]) -> list[str]:
             f"Windows of {windows['prefix']} + {show.counted(windows['suffix'], 'token')}, one every "
             f"{show.counted(windows['stride'], 'character')}, matched by where they start."
         )
+    if held_out := result["held_out_examples"]:
+        found.append(f"{show.counted(held_out, 'held-out example')} left out; rote report compares each run with them.")
     if result["tokenizers_differ"]:
         same = "at the same characters" if result["kind"] == "scan" else "with the same text"
         found.append(

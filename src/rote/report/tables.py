@@ -45,6 +45,9 @@ def odds_table(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> dict[st
         "note": (
             f"The (n, p) rate is greater than the greedy rate of {show.rate(rates['greedy_rate'])} from this many "
             f"prompts on: {', '.join(overtakes)}."
+            if any(not text.startswith("never") for text in overtakes)
+            else "No number of prompts brings the (n, p) rate above the greedy rate of "
+            f"{show.rate(rates['greedy_rate'])}."
         ),
     }
 

@@ -102,8 +102,13 @@ def compare(folders: Sequence[str | Path], *, tau: float | None = None, top: int
     tables: dict[str, pl.DataFrame] = {}
     described: list[dict[str, Any]] = []
     best: dict[str, NDArray[np.float64]] = {}
+    held_out = 0
     for side in sides:
         rows = side.rows()
+        if "sampling" in side.manifest:  # a held-out corpus is a control beside the corpus, not a part of it
+            every = with_origin(rows)
+            rows = every.filter(pl.col("corpus") == "main")
+            held_out = every.height - rows.height
         _refuse_undecided(side, rows, chosen)
         described.append(_described(side, rows, chosen))
         tables[side.key] = rows.drop(_HEAVY)
@@ -120,6 +125,7 @@ def compare(folders: Sequence[str | Path], *, tau: float | None = None, top: int
             "tau": chosen,
             "runs": described,
             "differing": differing(sides),
+            "held_out_examples": held_out,
             "common_examples": aligned[sides[0].key].height,
             "unpaired": unpaired,
             "tokenizers_differ": len({side.manifest["model"].get("tokenizer") for side in sides}) > 1,
@@ -264,9 +270,7 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> dict[str, Any]:
     tolerance = summary["logit_tolerance"]
     near = side.manifest["near"]
     scanned = side.manifest["kind"] == "scan"
-    rate_of = rates
-    if "sampling" in side.manifest:  # a document's examples belong together
-        rate_of, rows = sampled_rates, with_origin(rows)
+    rate_of = sampled_rates if "sampling" in side.manifest else rates  # a document's examples belong together
     cost = int(rows["token_evals"].sum())
     if near is not None:  # a fork search's first pass is the verbatim pass
         cost = int(rows["near_token_evals"].sum()) + (0 if near["method"] == "fork" else cost)
@@ -292,7 +296,7 @@ def _pair(
     sides: Sequence[Side], tables: Mapping[str, pl.DataFrame], other: Side, tau: float, top: int, passages: Passages
 ) -> dict[str, Any]:
     first, second = tables[sides[0].key], tables[other.key]
-    document = documents_of(with_origin(first)) if "sampling" in sides[0].manifest else None
+    document = documents_of(first) if "sampling" in sides[0].manifest else None
     listed = partial(changes, first, second, tau=tau, count=top, apart=other.manifest["kind"] == "scan")
     return {
         "first": sides[0].key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -27,20 +28,19 @@ def summarise(run: Run, logit_tolerance: float, tokenizer: Any) -> dict[str, Any
     schemes: dict[str, Any] = {}
     for scheme in manifest["schemes"]:
         own = scores.filter(scores["scheme"] == scheme)
-        numbers: dict[str, Any] = {
-            "rates": rates(own, tau=tau, numeric_tolerance=doubt, border_tolerance=logit_tolerance)
-        }
+        limits = {"tau": tau, "numeric_tolerance": doubt, "border_tolerance": logit_tolerance}
+        numbers: dict[str, Any] = {"rates": rates(own, **limits)}
         if manifest["kind"] == "scan":
             numbers["coverage"] = coverage(own, manifest["source"]["characters"], thresholds=THRESHOLDS)
             numbers["longest"] = _longest_places(run, own, tokenizer)
         if own["repetitions"].is_not_null().any():
-            numbers["by_repetitions"] = rates_by(own, "repetitions", tau=tau)
+            numbers["by_repetitions"] = rates_by(own, "repetitions", **limits)
         if manifest["near"] is not None:
             numbers["near"] = near_summary(own, tau=tau)
         if own["split"].is_not_null().any():
-            numbers["by_split"] = rates_by(own, "split", tau=tau)
+            numbers["by_split"] = rates_by(own, "split", **limits)
         if "sampling" in manifest:
-            numbers |= _sampled(own, tau, doubt, logit_tolerance)
+            numbers |= _sampled(own, limits)
         schemes[scheme] = numbers
     first = scores.filter(scores["scheme"] == manifest["schemes"][0])
     return {
@@ -60,16 +60,14 @@ def summarise(run: Run, logit_tolerance: float, tokenizer: Any) -> dict[str, Any
     }
 
 
-def _sampled(scores: pl.DataFrame, tau: float, doubt: float, logit_tolerance: float) -> dict[str, Any]:
+def _sampled(scores: pl.DataFrame, limits: Mapping[str, float]) -> dict[str, Any]:
     """The rates of examples drawn from a corpus. A held-out corpus is a group beside it, not a part of its rates."""
     rows = with_origin(scores)
     own = rows.filter(pl.col("corpus") == "main")
-    found: dict[str, Any] = {
-        "rates": sampled_rates(own, tau=tau, numeric_tolerance=doubt, border_tolerance=logit_tolerance)
-    }
-    if by_repetitions := sampled_rates_by(rows, "repetitions", tau=tau):
+    found: dict[str, Any] = {"rates": sampled_rates(own, **limits)}
+    if by_repetitions := sampled_rates_by(rows, "repetitions", **limits):
         found["by_repetitions"] = by_repetitions
-    if by_split := sampled_rates_by(rows, "split", tau=tau):
+    if by_split := sampled_rates_by(rows, "split", **limits):
         found |= {"by_split": by_split, "differences": differences(by_split)}
     return found
 
