@@ -251,3 +251,11 @@ def test_starts_before_regions(book: str, bundled: Any) -> None:
 )
 def test_schemes_are_read_back_from_their_labels(scheme: Scheme) -> None:
     assert as_scheme(str(scheme)) == scheme
+
+
+@pytest.mark.parametrize("command", ["spots", "longer"])
+def test_another_text_than_the_one_scored_is_refused(command: str, scanned: Path, tmp_path: Path) -> None:
+    shutil.copytree(scanned, tmp_path / "run")
+    text = (tmp_path / "run/text.txt").read_text(encoding="utf-8")
+    (tmp_path / "run/text.txt").write_text(text.replace("a", "e", 1), encoding="utf-8")
+    refused(rote_here(command, tmp_path / "run"), "is not the text that was scored")

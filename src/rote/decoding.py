@@ -31,8 +31,8 @@ class Scheme:
     top_p: float | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise InputError(f"temperature must be a number of at least 0 (0 is greedy), not {self.temperature}.")
+        if not (math.isfinite(self.temperature) and (self.temperature >= 1e-6 or self.temperature == 0)):
+            raise InputError(f"temperature must be 0 (greedy) or a number of at least 1e-6, not {self.temperature}.")
         if self.temperature == 0 and (self.top_k is not None or self.top_p is not None):
             raise InputError("temperature 0 is greedy decoding and takes no top_k or top_p; use rote.GREEDY.")
         if self.top_k is not None and self.top_k < 1:

@@ -37,6 +37,10 @@ def test_the_sampled_chance_counts_every_choice_of_n_samples(case: tuple[int, in
     assert found[0]["sampled"] == pytest.approx(sum(map(any, choices)) / len(choices))
 
 
+def test_nothing_sampled_is_zero_and_not_less() -> None:
+    assert [str(a["sampled"]) for a in agreement(0.001, 0, 300)["attempts"]] == ["0.0"] * 3
+
+
 def test_large_samples_do_not_overflow() -> None:
     assert two_sided(1e-6, 1, 1_000_000) == pytest.approx(1.0, abs=0.3)
     assert two_sided(0.5, 400_000, 1_000_000) < 1e-300

@@ -89,22 +89,23 @@ def test_tf_idf_without_words_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("truth", "generated", "seed", "left_out"),
+    ("truth", "generated", "seed", "before", "seeded"),
     [
-        ("One two three four", "One two three five", "One two", 2),
-        ("One two three four", "One two three five", "One tw", 1),  # the last word goes on behind the seed
-        ("One two, three four", "One two three five", "One two", 1),
-        ("‘One two three", '"One two', "‘One", 0),  # a text that does not begin with its own seed
-        ("Title One two three four", "One two three four", "One two", 0),
+        ("One two three four", "One two three five", "One two", 2, 2),
+        ("One two three four", "One two three five", "One tw", 1, 1),  # the last word goes on behind the seed
+        ("One two, three four", "One two three five", "One two", 1, 1),
+        ("‘One two three", '"One two', "‘One", 1, 0),  # a text that does not begin with its own seed
+        ("A TITLE One two three four", "One two three four", "One two", 4, 2),
+        ("One two", "One two three four", "One two three", 0, 3),  # shorter than the seed: none of it is written
+        ("Another book", "One two three four", "One two", 0, 2),
+        ("Another book", "One twofold three", "One two", 0, 1),
     ],
 )
-def test_the_seed_is_left_out_where_the_truth_begins_with_it(
-    truth: str, generated: str, seed: str, left_out: int
-) -> None:
+def test_the_seed_never_counts_as_written(truth: str, generated: str, seed: str, before: int, seeded: int) -> None:
     found = similarity(truth, generated, seed=seed)
-    assert found.seed_words == left_out
-    assert list(found.truth) == normalise(truth).split()[left_out:]
-    assert list(found.generated) == normalise(generated).split()[left_out:]
+    assert (found.words_before, found.seed_words) == (before, seeded)
+    assert list(found.truth) == normalise(truth).split()[before:]
+    assert list(found.generated) == normalise(generated).split()[seeded:]
 
 
 def test_a_truth_that_ends_with_the_seed_is_refused() -> None:

@@ -115,6 +115,15 @@ def test_what_cannot_be_checked_is_said(ladder: Path, model: Any, tmp_path: Path
         check(ladder, loaded, samples=2)
 
 
+def test_greedy_decoding_has_nothing_to_spread_over(model: Any, text: str, tmp_path: Path) -> None:
+    run = rote.scan(text, model, out=tmp_path, prefix=8, suffix=6, stride=200, schemes=[GREEDY])
+    with pytest.raises(rote.InputError, match="every generation is the same"):
+        check(run.folder, model)
+    name = run.scores["example_id"][0]
+    found = check(run.folder, model, examples=[name], samples=3)["passages"][0]
+    assert found["hits"] == 3 * found["p_z"]
+
+
 def test_a_scan_s_windows_are_cut_again_as_they_were(tiny_folder: Path, text: str, tmp_path: Path) -> None:
     from rote.runs.check import _examples
 
@@ -124,5 +133,5 @@ def test_a_scan_s_windows_are_cut_again_as_they_were(tiny_folder: Path, text: st
     again = _examples(run, model.tokenizer, run.scores)
     assert [(e.id, e.prefix, e.suffix) for e in again] == [(e.id, e.prefix, e.suffix) for e in cut]
     (tmp_path / "text.txt").write_text("changed")
-    with pytest.raises(rote.RunError, match="gone or changed"):
+    with pytest.raises(rote.RunError, match="not the text that was scored"):
         _examples(run, model.tokenizer, run.scores)

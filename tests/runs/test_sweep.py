@@ -48,6 +48,16 @@ def test_the_parts_are_runs_and_are_not_scored_again(
     assert sweep(examples, model, out=tmp_path, schemes=[Scheme(), GREEDY], prefixes=[4, 8]) == first
 
 
+def test_a_sweep_s_folder_is_no_run_and_other_lengths_are_named(
+    model: Any, examples: list[rote.Example], tmp_path: Path
+) -> None:
+    sweep(examples, model, out=tmp_path, prefixes=[4])
+    with pytest.raises(rote.RunError, match=r"holds a sweep; give one of its runs, such as .*prefix-4\."):
+        rote.Run.open(tmp_path)
+    with pytest.raises(rote.RunError, match=r"sweep\.suffix: the folder has 6, this command 3"):
+        sweep(examples, model, out=tmp_path, prefixes=[4], suffixes=[3])
+
+
 def test_lengths_that_examples_do_not_have_are_refused(
     model: Any, examples: list[rote.Example], tmp_path: Path
 ) -> None:
@@ -97,6 +107,8 @@ def test_the_command_line(tiny_folder: Path, alice: str, tmp_path: Path) -> None
         (["--scheme", "top_k=1.5,2"], "top_k is a whole number"),
         (["--scheme", "temperature=0,1"], "write --scheme greedy"),
         (["--scheme", "top_k=5,5"], "asked for twice"),
+        (["--scheme", "top_k=5 top_k=6"], "has top_k twice"),
+        (["--scheme", "temperature=1e-300"], "at least 1e-6"),
         (["--prefix", "10,x"], "whole numbers of at least 1"),
         (["--prefix", "10,,20"], "whole numbers of at least 1"),
         (["--scheme", "top_p=0.5,2"], "top_p must lie in"),

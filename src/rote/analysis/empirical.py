@@ -97,6 +97,8 @@ def spread_over(log_probs: Sequence[float], count: int, samples: int) -> list[in
 
 
 def _chosen(hits: int, samples: int, n: int) -> float:
+    if not hits:
+        return 0.0
     if samples - hits < n:
         return 1.0
     missed = [math.lgamma(1 + k) for k in (samples - hits, samples - hits - n, samples, samples - n)]

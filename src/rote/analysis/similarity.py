@@ -36,7 +36,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Similarity:
-    """A generated text against the true one. Word numbers count from 0, after the seed where that was left out.
+    """A generated text against the true one, each from where it goes on after the seed. Word numbers count from there.
+
+    `seed_words` of the generated text, which were given and not written, are left out, and so are `words_before` of the
+    truth: all up to the end of the seed, or 0 where the truth does not hold it.
 
     `word_ratio` and `sentence_ratio` are matching ratios, 2 M / T: T words (sentences) in both texts together, M of
     them in matching blocks. The blocks are difflib's: the longest common stretch, then the same to its left and to its
@@ -50,6 +53,7 @@ class Similarity:
     truth: Sequence[str]
     generated: Sequence[str]
     seed_words: int
+    words_before: int
     word_ratio: float
     sentence_ratio: float
     tf_idf_cosine: float | None
@@ -91,11 +95,12 @@ class Similarity:
 def similarity(truth: str, generated: str, *, seed: str) -> Similarity:
     """Compare a generated text, which begins with its seed, with the true one.
 
-    Where the truth begins with the seed too, the seed is left out of both: it was given. Nothing else is cut.
+    The seed was given, so it never counts as written. Where the truth holds it too, the truth counts from its end on.
+    Nothing else is cut.
     """
     true, other, given = (normalise(text).split() for text in (truth, generated, seed))
-    left_out = _seed_words(true, other, given)
-    true, other = true[left_out:], other[left_out:]
+    before, seeded = _after_seed(true, other, given)
+    true, other = true[before:], other[seeded:]
     if not true:
         raise InputError("the truth has no words after the seed: there is nothing to compare with.")
     pieces = [Piece(*code) for code in SequenceMatcher(None, true, other, autojunk=False).get_opcodes()]
@@ -104,7 +109,8 @@ def similarity(truth: str, generated: str, *, seed: str) -> Similarity:
     return Similarity(
         truth=true,
         generated=other,
-        seed_words=left_out,
+        seed_words=seeded,
+        words_before=before,
         word_ratio=2 * matched / (len(true) + len(other)),
         sentence_ratio=SequenceMatcher(None, sentences(one), sentences(two), autojunk=False).ratio(),
         tf_idf_cosine=tf_idf_cosine(one, two),
@@ -135,11 +141,18 @@ def tf_idf_cosine(one: str, two: str) -> float | None:
     return min(1.0, float((vectors[0] @ vectors[1].T).toarray()[0, 0]))
 
 
-def _seed_words(true: Sequence[str], other: Sequence[str], seed: Sequence[str]) -> int:
-    """How many words to leave out of both texts; a last word that goes on behind the seed stays."""
-    count = len(seed)
-    if not count or len(true) < count or list(true[: count - 1]) != list(seed[:-1]):
-        return 0
-    if true[count - 1] == other[count - 1] == seed[-1]:
-        return count
-    return count - 1 if true[count - 1].startswith(seed[-1]) else 0
+def _after_seed(true: Sequence[str], other: Sequence[str], seed: Sequence[str]) -> tuple[int, int]:
+    """Where the truth and the generated text go on after the seed; 0 where one does not hold it.
+
+    A last word that goes on behind the seed stays, in both.
+    """
+    if not seed:
+        return 0, 0
+    count, head = len(seed), list(seed[:-1])
+    generated = len(other) >= count and list(other[: count - 1]) == head
+    ends = generated and other[count - 1] == seed[-1]
+    for i in range(len(true) - count + 1):
+        if list(true[i : i + count - 1]) == head and true[i + count - 1].startswith(seed[-1]):
+            whole = ends and true[i + count - 1] == seed[-1]
+            return i + count - (not whole), (count - (not whole)) if generated else 0
+    return 0, (count - (not ends)) if generated else 0

@@ -127,6 +127,8 @@ def parse_schemes(asked: Sequence[str]) -> list[Scheme]:
         values: dict[str, list[float]] = {}
         for part in text.split():
             name, _, numbers = part.partition("=")
+            if name in values:
+                raise InputError(f"--scheme {text!r} has {name} twice; write several values with commas, {FORM}.")
             try:
                 values[name] = [float(number) for number in numbers.split(",")]
             except ValueError:

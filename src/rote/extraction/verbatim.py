@@ -313,8 +313,9 @@ def check(
             too_long.append(f"{example.id!r} ({len(ids) - 1 + bos} positions)")
     if too_long:
         more = f" and {len(too_long) - 5} more" if len(too_long) > 5 else ""
+        are = "example is" if len(too_long) == 1 else "examples are"
         raise InputError(
-            f"{len(too_long)} examples are longer than the model's context of {context} positions: "
+            f"{len(too_long)} {are} longer than the model's context of {context} positions: "
             f"{', '.join(too_long[:5])}{more}. Use shorter prefixes or suffixes."
         )
 

@@ -24,7 +24,8 @@ def headline(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     if found["first_difference"] is None:
         return f"From {seed}, the model wrote {name} to its end, word for word."
     return (
-        f"From {seed}, the model wrote {show.percent(found['matched_share'])} of the words of {name}, in their order."
+        f"From {seed}, the model wrote {show.percent(found['matched_share'])} of the words of {name}"
+        f"{' that follow it' if found['words_before'] else ''}, in their order."
     )
 
 
@@ -78,10 +79,11 @@ def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], compared:
 
 def _ratios(found: Mapping[str, Any]) -> str:
     cosine = show.MISSING if found["tf_idf_cosine"] is None else _ratio(found["tf_idf_cosine"])
-    seed = f"the seed’s {show.counted(found['seed_words'], 'word')} left out of both texts"
+    seed = f"the seed’s {show.counted(found['seed_words'], 'word')} left out"
+    seed += " of both texts" if found["words_before"] else "; the truth does not hold the seed, so all of it counts"
     return (
         f"{_ratio(found['word_ratio'])} in words, {_ratio(found['sentence_ratio'])} in sentences (matching ratios); "
-        f"TF-IDF cosine {cosine}; {seed if found['seed_words'] else 'the truth does not begin with the seed'}"
+        f"TF-IDF cosine {cosine}; {seed}"
     )
 
 
@@ -250,9 +252,10 @@ def _method(found: Mapping[str, Any] | None) -> list[str]:
     ]
     if found is not None:
         seed = (
-            f"The first {show.counted(found['seed_words'], 'word')}, which are the seed, are left out of both texts."
-            if found["seed_words"]
-            else "The truth does not begin with the seed, so the seed counts as generated text."
+            f"The seed’s {show.counted(found['seed_words'], 'word')} are left out of both texts, "
+            "and what the truth has before them."
+            if found["words_before"]
+            else "The seed is left out of the generated text; the truth does not hold it, so all of the truth counts."
         )
         paragraphs += [
             f"Before comparing, both texts are normalised: {NORMALISATION}. Words are what white space separates, with "

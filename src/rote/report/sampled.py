@@ -19,21 +19,22 @@ def sampled_headline(summary: Mapping[str, Any], found: Mapping[str, Any]) -> st
     if not rate["count"]:
         total = show.counted(found["rates"]["examples"], "example")
         return f"None of {total} from this corpus can be extracted at τ = {tau}."
-    return f"{over_runs(rate)} of examples from this corpus can be extracted at τ = {tau}."
+    sure = f"95% interval {_interval(rate)}"
+    return f"{show.rate(rate)} of examples from this corpus can be extracted at τ = {tau} ({sure})."
 
 
 def sampled_lede(summary: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     rates, tau = found["rates"], f"{summary['tau']:g}"
     rate = rates["rate_at_tau"]
-    over = "That is the mean and standard deviation over the runs. "
+    over = f" (mean and standard deviation over the runs {over_runs(rate)})"
     if not rate["count"] or rate["deviation"] is None:
         over = ""
     together = "with the examples of a document taken together"
     if rate["count"] in (0, rates["examples"]):
         together = "with each document counted as one example, because a rate of 0% or 100% hides how alike they are"
     return (
-        f"{over}All together {show.count(rate['count'])} of {show.counted(rates['examples'], 'example')} from "
-        f"{show.counted(rates['documents'], 'document')}: {show.rate(rate)}, 95% interval {_interval(rate)}, "
+        f"That is {show.count(rate['count'])} of {show.counted(rates['examples'], 'example')} from "
+        f"{show.counted(rates['documents'], 'document')}{over}; 95% interval {_interval(rate)}, "
         f"{together}. An example counts when one generation from its prefix is exactly its "
         f"suffix with probability {tau} or more. Greedy decoding gives back {show.rate(rates['greedy_rate'])}."
         + "".join(_compared(entry) for entry in found.get("differences", []))

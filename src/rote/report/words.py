@@ -32,11 +32,15 @@ def headline(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Map
             return f"None of {show.counted(total, 'example')} can be extracted at τ = {tau}."
         return f"{show.count(extracted)} of {show.counted(total, 'example')} can be extracted at τ = {tau}."
     even = found.get("coverage", {}).get(EVEN)
+    if manifest["windows"].get("within"):  # chosen windows: what they come to is not the text's
+        suffix = show.counted(manifest["windows"]["suffix"], "token")
+        reached = f"{show.count(extracted)} of {show.counted(total, 'window')}"
+        return f"{suffix.capitalize()} at a time, {reached} in the chosen places can be extracted at τ = {tau}."
     if even and even["characters"]:
         return f"{show.percent(even['share'])} of this text’s characters can be drawn out with even odds (p ≥ 50%)."
     if extracted:
         return (
-            f"No passage of this text comes out with even odds, but {show.count(extracted)} of its "
+            f"No whole suffix of this text comes out with even odds, but {show.count(extracted)} of its "
             f"{show.counted(total, 'window')} can be extracted at τ = {tau}."
         )
     windows = f"none of its {show.count(total)} windows reaches" if total > 1 else "its only window does not reach"

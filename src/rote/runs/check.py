@@ -15,7 +15,6 @@ from rote.decoding import GREEDY, Scheme
 from rote.errors import InputError, RunError
 from rote.extraction.generations import generations
 from rote.models.base import GeneratingModel, LogitModel
-from rote.runs.manifest import digest
 from rote.runs.store import Run
 from rote.tokens import Example
 
@@ -108,6 +107,8 @@ def _chosen(rows: pl.DataFrame, asked: Sequence[str], passages: int, samples: in
             name = chosen.filter(pl.col("stopped"))["example_id"][0]
             raise InputError(f"example {name!r} was stopped early, so its p_z is only bounded; choose another.")
         return chosen
+    if rows["scheme"][0] == str(GREEDY):
+        raise InputError("under greedy decoding p_z is 0 or 1 and every generation is the same: name an --example.")
     whole = rows.filter(~pl.col("stopped"))
     picked = spread_over(whole["log_prob"].to_list(), passages, samples)
     if not picked:
@@ -128,8 +129,8 @@ def _examples(run: Run, tokenizer: Any, rows: pl.DataFrame) -> list[Example]:
             if entry["id"] in wanted:
                 found[entry["id"]] = Example(entry["id"], tuple(entry["prefix"]), tuple(entry["suffix"]))
         return [found[name] for name in rows["example_id"]]
-    if text is None or digest(text) != manifest["source"]["sha256"]:
-        raise RunError(f"{run.folder / 'text.txt'} is gone or changed; run the scan again to restore it.")
+    if text is None:
+        raise RunError(f"{run.folder / 'text.txt'} is gone; run the scan again to restore it.")
     lengths = {key: manifest["windows"][key] for key in ("prefix", "suffix")}
     examples = []
     for name, start in rows.select("example_id", "start").iter_rows():

@@ -22,7 +22,7 @@ from rote.analysis.groups import documents_of, sampled_rates, with_origin
 from rote.analysis.nearverbatim import near_rates
 from rote.analysis.rates import log_prob_bounds, rates
 from rote.errors import InputError, RunError
-from rote.runs.manifest import FORMAT, digest
+from rote.runs.manifest import FORMAT
 from rote.runs.store import Passages, Run, make_folder, write_whole
 from rote.runs.summary import THRESHOLDS
 
@@ -187,10 +187,6 @@ def passages_of(run: Run) -> Passages:
         raise RunError(
             f"{run.folder / 'examples.jsonl'} is damaged. Run the same command again to restore it."
         ) from error
-    if passages.text is not None and digest(passages.text) != run.manifest["source"]["sha256"]:
-        raise RunError(
-            f"{run.folder / 'text.txt'} is not the text that was scored. Run the same command again to restore it."
-        )
     return passages
 
 

@@ -46,7 +46,9 @@ class Reconstruction:
     @property
     def summary(self) -> dict[str, Any]:
         if not (self.folder / "summary.json").is_file():
-            raise RunError(f"{self.folder} is unfinished ({self.progress()}); run the same command again to finish it.")
+            raise RunError(
+                f"{self.folder} is unfinished ({self.progress()}); run the command that made it again to finish it."
+            )
         return self._json("summary.json")
 
     @property
@@ -147,7 +149,7 @@ class Reconstruction:
             return (self.folder / name).read_bytes().decode("utf-8", "surrogatepass")
         except OSError as error:
             raise RunError(
-                f"cannot read {self.folder / name}: {error.strerror}. Run the same command again to restore it."
+                f"cannot read {self.folder / name}: {error.strerror}. Run the command that made it again to restore it."
             ) from error
 
     def _json(self, name: str) -> dict[str, Any]:
@@ -327,6 +329,7 @@ def _similarity(found: Similarity) -> dict[str, Any]:
     return {
         "normalisation": NORMALISATION,
         "seed_words": found.seed_words,
+        "words_before": found.words_before,
         "truth_words": len(found.truth),
         "generated_words": len(found.generated),
         "word_ratio": found.word_ratio,

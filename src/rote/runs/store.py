@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from rote.errors import RunError
 from rote.extraction.verbatim import Verbatim
-from rote.runs.manifest import refuse_if_different
+from rote.runs.manifest import digest, refuse_if_different
 from rote.tokens import Example
 
 CANDIDATE = pa.struct(
@@ -72,6 +72,11 @@ class Run:
     def open(cls, folder: str | Path) -> Run:
         """Open a finished or unfinished run; a folder without a manifest is an error."""
         run = cls(Path(folder))
+        if (run.folder / "sweep.json").is_file():
+            parts = sorted(path.parent for path in run.folder.glob("prefix-*/manifest.json"))
+            raise RunError(
+                f"{folder} holds a sweep; give one of its runs, such as {parts[0] if parts else 'prefix-50'}."
+            )
         if not (run.folder / "manifest.json").is_file():
             raise RunError(f"{folder} has no manifest.json, so it is not a run folder; give the --out of a rote scan.")
         if run.manifest.get("kind") == "reconstruct":
@@ -85,7 +90,9 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         if not (self.folder / "summary.json").is_file() or len(self.shards()) < self.manifest["shards"]:
-            raise RunError(f"{self.folder} is unfinished ({self.progress()}); run the same command again to finish it.")
+            raise RunError(
+                f"{self.folder} is unfinished ({self.progress()}); run the command that made it again to finish it."
+            )
         return self._json("summary.json")
 
     @property
@@ -97,9 +104,16 @@ class Run:
 
     @property
     def text(self) -> str | None:
-        """The text a scan was made of; None for a run over given examples."""
+        """The text a scan was made of; None for a run over given examples, or where the file is gone."""
         path = self.folder / "text.txt"
-        return path.read_bytes().decode("utf-8", "surrogatepass") if path.is_file() else None
+        if not path.is_file():
+            return None
+        text = path.read_bytes().decode("utf-8", "surrogatepass")
+        if digest(text) != self.manifest["source"]["sha256"]:
+            raise RunError(
+                f"{path} is not the text that was scored. Run the command that made {self.folder} again to restore it."
+            )
+        return text
 
     def shards(self) -> list[Path]:
         return sorted((self.folder / "scores").glob("[0-9]*.parquet"))
@@ -219,7 +233,8 @@ class Passages:
                 lines = (run.folder / name).read_text(encoding="utf-8").split("\n")
             except OSError as error:
                 raise RunError(
-                    f"cannot read {run.folder / name}: {error.strerror}. Run the same command again to restore it."
+                    f"cannot read {run.folder / name}: {error.strerror}. Run the command that made the run again to "
+                    "restore it."
                 ) from error
             for line in filter(None, lines):
                 entry = json.loads(line)
@@ -264,7 +279,9 @@ def _read(path: Path) -> pl.DataFrame:
         if not table.schema.equals(SCHEMA):
             raise ValueError("its columns are not those of a score table")
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise RunError(f"the shard {path} is damaged ({error}). Delete it and run the same command again.") from error
+        raise RunError(
+            f"the shard {path} is damaged ({error}). Delete it and run the command that made the run again."
+        ) from error
     return pl.DataFrame(pl.from_arrow(table))
 
 

@@ -62,6 +62,7 @@ def sweep(
             schemes=[*schemes, *([] if GREEDY in schemes else [GREEDY])],
             tau=tau,
             batch_size=batch_size,
+            recorded={"sweep": {"prefix": prefix, "suffix": lengths["suffix"][-1]}},
             progress=on,
         )
         points += _points(run, [str(scheme) for scheme in schemes], prefix, lengths["suffix"])
