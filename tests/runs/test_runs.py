@@ -290,7 +290,7 @@ def test_sigint_says_how_to_go_on(bundled: Any, alice: str, tmp_path: Path) -> N
     unfinished = rote_here("report", folder)
     assert unfinished.code == 1
     assert "unfinished" in unfinished.err
-    assert "run the same command again" in unfinished.err
+    assert "run the command that made it again" in unfinished.err
 
     assert rote_here(*command).code == 0
     undisturbed = rote.scan(text, bundled, out=tmp_path / "undisturbed", name="book.txt", prefix=30, suffix=30)
