@@ -94,7 +94,7 @@ def test_tf_idf_without_words_is_none() -> None:
         ("One two three four", "One two three five", "One two", 2, 2),
         ("One two three four", "One two three five", "One tw", 1, 1),  # the last word goes on behind the seed
         ("One two, three four", "One two three five", "One two", 1, 1),
-        ("‘One two three", '"One two', "‘One", 1, 0),  # a text that does not begin with its own seed
+        ("‘One two three", '"One two', "‘One", 0, 0),  # a text that does not begin with its own seed
         ("A TITLE One two three four", "One two three four", "One two", 4, 2),
         ("One two", "One two three four", "One two three", 0, 3),  # shorter than the seed: none of it is written
         ("Another book", "One two three four", "One two", 0, 2),

@@ -153,6 +153,6 @@ def _after_seed(true: Sequence[str], other: Sequence[str], seed: Sequence[str]) 
     ends = generated and other[count - 1] == seed[-1]
     for i in range(len(true) - count + 1):
         if list(true[i : i + count - 1]) == head and true[i + count - 1].startswith(seed[-1]):
-            whole = true[i + count - 1] == seed[-1] and (ends or not generated)
+            whole = ends and true[i + count - 1] == seed[-1]
             return i + count - (not whole), (count - (not whole)) if generated else 0
     return 0, (count - (not ends)) if generated else 0
