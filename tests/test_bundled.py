@@ -54,6 +54,17 @@ def test_gatsby_was_never_seen(bundled: Any, gatsby: str) -> None:
     assert not any(r.greedy for r in results)
 
 
+def test_coverage_of_the_known_and_of_the_unseen_book(bundled: Any, alice: str, gatsby: str, tmp_path: Path) -> None:
+    """Windows a little closer than a suffix is long: nearly every character lies in one."""
+    known = rote.scan(alice, bundled, out=tmp_path / "alice", stride=130)
+    (found,) = known.summary["schemes"].values()
+    assert found["coverage"]["0.5"]["share"] > 0.9
+    unseen = rote.scan(gatsby, bundled, out=tmp_path / "gatsby", stride=500)
+    (found,) = unseen.summary["schemes"].values()
+    assert [found["coverage"][p]["characters"] for p in ("0.01", "0.1", "0.5", "0.75")] == [0] * 4
+    assert found["rates"]["maximum_rate"]["count"] == 0
+
+
 def test_more_repetitions_are_known_better(bundled: Any) -> None:
     examples = read_examples(TRAINING / "ladder.jsonl", None)
     assert len(examples) >= 200
