@@ -22,10 +22,9 @@ from rote.analysis.groups import (
     differences,
     document_interval,
     sampled_rates,
-    sampled_rates_by,
     with_origin,
 )
-from rote.analysis.rates import rates
+from rote.analysis.rates import rates, rates_by
 from rote.errors import InputError
 from tests.reference.rates import count, reaches
 from tests.reference.sampling import ratio_variance, score_interval
@@ -205,12 +204,12 @@ def test_groups_are_rates_of_their_rows() -> None:
         for i in range(60)
     ]
     frame = table(rows)
-    found = sampled_rates_by(frame, "repetitions")
+    found = rates_by(frame, "repetitions", of=sampled_rates)
     assert [group["repetitions"] for group in found] == [1, 2, 4, None]
     for group in found:
         own = frame.filter(pl.col("repetitions").eq_missing(group["repetitions"]))
         assert group == {"repetitions": group["repetitions"], **sampled_rates(own)}
-    assert sampled_rates_by(frame, "split") == []
+    assert rates_by(frame, "split", of=sampled_rates) == []
 
 
 def split_rates(names: Sequence[str]) -> list[dict[str, Any]]:
@@ -219,7 +218,7 @@ def split_rates(names: Sequence[str]) -> list[dict[str, Any]]:
         for j, name in enumerate(names)
         for i in range(100)
     ]
-    return sampled_rates_by(table(rows), "split")
+    return rates_by(table(rows), "split", of=sampled_rates)
 
 
 @pytest.mark.parametrize(

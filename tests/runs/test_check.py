@@ -15,7 +15,8 @@ from rote import GREEDY, Scheme
 from rote.analysis.empirical import smallest_of, two_sided
 from rote.extraction.generations import generations
 from rote.models.huggingface import HuggingFaceModel
-from rote.runs.check import as_scheme, check
+from rote.runs.check import check
+from rote.runs.manifest import scheme_of
 from tests import tiny
 from tests.command import rote_here
 
@@ -67,9 +68,16 @@ def test_a_model_s_own_generation_settings_do_not_matter(small: HuggingFaceModel
     assert network.generation_config.top_k == 1
 
 
-@pytest.mark.parametrize("scheme", [Scheme(), GREEDY, Scheme(0.7, None, 0.123456789), Scheme(1e-3, 7, 1.0)], ids=str)
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        Scheme(), GREEDY, Scheme(0.7, None, 0.123456789), Scheme(1e-3, 7, 1.0), Scheme(top_k=None), Scheme(top_p=0.9),
+        Scheme(temperature=0.1 + 0.2, top_k=7, top_p=1 / 3),
+    ],
+    ids=str,
+)  # fmt: skip
 def test_a_label_is_read_back_as_its_scheme(scheme: Scheme) -> None:
-    assert as_scheme(str(scheme)) == scheme
+    assert scheme_of(str(scheme)) == scheme
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +117,9 @@ def test_what_cannot_be_checked_is_said(ladder: Path, model: Any, tmp_path: Path
         check(ladder, loaded, scheme="greedy")
     with pytest.raises(rote.InputError, match="at least 1"):
         check(ladder, loaded, samples=0)
+    for seed in (-1, 10**30):
+        with pytest.raises(rote.InputError, match="seed must be a whole number from 0"):
+            check(ladder, loaded, seed=seed)
     with pytest.raises(rote.RunError, match="made with another model: its fingerprint"):
         check(ladder, model)
     with pytest.raises(rote.InputError, match=r"no example of this run has a p_z between 0\.5 and 0\.5"):

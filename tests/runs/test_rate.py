@@ -15,7 +15,8 @@ import pytest
 
 import rote
 from rote import InputError, Run
-from rote.analysis.groups import sampled_rates, sampled_rates_by, with_origin
+from rote.analysis.groups import sampled_rates, with_origin
+from rote.analysis.rates import rates_by
 from rote.corpus.documents import open_corpus
 from rote.corpus.formats import read_examples
 from rote.corpus.sampling import draw
@@ -88,8 +89,8 @@ def test_the_summary_keeps_the_held_out_corpus_out_of_the_rates(finished: Run) -
     assert found["rates"]["rate_at_tau"] == sampled_rates(own)["rate_at_tau"]
     tolerance = finished.summary["logit_tolerance"]
     limits = {"numeric_tolerance": 2 * tolerance * 6, "border_tolerance": tolerance}
-    assert found["by_split"] == sampled_rates_by(rows, "split", **limits)
-    assert found["by_repetitions"] == sampled_rates_by(rows, "repetitions", **limits)
+    assert found["by_split"] == rates_by(rows, "split", **limits, of=sampled_rates)
+    assert found["by_repetitions"] == rates_by(rows, "repetitions", **limits, of=sampled_rates)
     assert [group["repetitions"] for group in found["by_repetitions"]] == [0, 150, None]
     rate = found["rates"]["rate_at_tau"]
     per_run = [

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist, mean, stdev
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 import polars as pl
@@ -105,27 +105,6 @@ def sampled_rates(
             "deviation": stdev(by_run) if len(by_run) > 1 else None,
         }
     return {"documents": int(document.max()) + 1, **found}
-
-
-def sampled_rates_by(
-    scores: pl.DataFrame,
-    key: Literal["repetitions", "split"],
-    *,
-    tau: float = 0.001,
-    numeric_tolerance: float = 0.001,
-    border_tolerance: float = 0.001,
-) -> list[dict[str, Any]]:
-    """The `sampled_rates` of each group of rows that share a value of `key`, as `rates_by` has them."""
-    groups = scores.sort(key, nulls_last=True, maintain_order=True).partition_by(key, maintain_order=True)
-    if scores[key].null_count() == scores.height:
-        return []
-    return [
-        {
-            key: group[key][0],
-            **sampled_rates(group, tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance),
-        }
-        for group in groups
-    ]
 
 
 def differences(by_split: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -117,11 +117,13 @@ def rates_by(
     tau: float = 0.001,
     numeric_tolerance: float = 0.001,
     border_tolerance: float = 0.001,
+    of: Callable[..., dict[str, Any]] = rates,
 ) -> list[dict[str, Any]]:
     """The `rates` of each group of rows that share a value of `key`, ascending, each with that value under `key`.
 
-    Rows without a value form a last group whose value is None, so the groups' examples add up to the table's. The list
-    is empty where no row has a value.
+    `of` may be another function like `rates`, as for rows that were drawn document by document. Rows without a value
+    form a last group whose value is None, so the groups' examples add up to the table's. The list is empty where no row
+    has a value.
     """
     if key not in ("repetitions", "split"):
         raise InputError(f"rates can be grouped by 'repetitions' or 'split', not by {key!r}.")
@@ -132,7 +134,7 @@ def rates_by(
     return [
         {
             key: group[key][0],
-            **rates(group, tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance),
+            **of(group, tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance),
         }
         for group in groups
     ]

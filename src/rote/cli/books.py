@@ -224,11 +224,12 @@ def longer(
         model or before["name"], device, dtype or before["dtype"], device_map,
         revision or (None if model else before["revision"]), bos or before["bos"],
     )  # fmt: skip
-    from rote.runs.books import check_same_model
     from rote.runs.books import longer as run_longer
+    from rote.runs.manifest import refuse_other_model
 
     if model is None:
-        check_same_model(found, loaded)
+        fix = "Give --model with the path of the same weights, or of another model on purpose."
+        refuse_other_model(found.manifest, loaded.identity(), str(folder), "fingerprint", "tokenizer", fix=fix)
     with progress() as tell, resumable(target):
         run = run_longer(
             found, spots, loaded, out=target, prefix=prefix, suffix=suffix, stride=stride,

@@ -101,7 +101,7 @@ COMMANDS = (
     score.scan, score.score, rate.rate, reconstruct.reconstruct, sweep.sweep, books.spots, books.longer, show.show,
     compare.compare, check.check, report, doctor,
 )  # fmt: skip
-app.registered_commands.sort(key=lambda command: [*map(str, COMMANDS)].index(str(command.callback)))
+app.registered_commands.sort(key=lambda command: COMMANDS.index(command.callback))
 
 
 @app.callback(invoke_without_command=True)

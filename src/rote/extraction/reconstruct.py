@@ -93,6 +93,8 @@ def longest_context(model: LogitModel) -> int:
 
 def check_writing(model: LogitModel, seed: Sequence[int], writing: Writing) -> None:
     """Refuse what this model cannot do."""
+    if str(model.device).startswith("mps"):
+        raise ModelError("beams are added up in float64, which Apple GPUs lack; use device='cpu'.")
     if not seed:
         raise InputError("the seed has no tokens; give the first sentences of the text.")
     if len(seed) >= writing.tokens:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import polars as pl
 
 from rote.analysis.coverage import location
-from rote.analysis.groups import sampled_rates_by, with_origin
+from rote.analysis.groups import sampled_rates, with_origin
 from rote.analysis.rates import rates_by
 from rote.report import show
 
@@ -95,13 +95,13 @@ def groups(rows: pl.DataFrame, tau: float, manifest: Mapping[str, Any]) -> list[
         binned = key == "repetitions" and rows[key].n_unique() > _MOST_GROUPS
         table = rows.with_columns(pl.col(key).map_elements(_power_of_two, return_dtype=pl.Int64)) if binned else rows
         sampled = "sampling" in manifest
-        found = sampled_rates_by(with_origin(table), key, tau=tau) if sampled else rates_by(table, key, tau=tau)
+        own = rates_by(with_origin(table), key, tau=tau, of=sampled_rates) if sampled else rates_by(table, key, tau=tau)
         groups.append(
             {
                 "key": key,
                 "bar": "95% interval, with a document’s examples taken together" if sampled else "95% Wilson interval",
                 "unit": f"{show.unit(manifest).capitalize()}s",
-                "rows": [_group_row(g, g[key], binned) for g in found],
+                "rows": [_group_row(g, g[key], binned) for g in own],
             }
         )
     return groups

@@ -12,11 +12,11 @@ import polars as pl
 
 from rote.analysis.coverage import HotSpot
 from rote.corpus.windows import require_positive, windows
-from rote.decoding import GREEDY, Scheme
 from rote.errors import InputError, RunError
 from rote.extraction.verbatim import BatchSize
 from rote.models.base import LogitModel
 from rote.runs.engine import Progress, scan
+from rote.runs.manifest import scheme_of
 from rote.runs.store import Run
 
 
@@ -75,7 +75,7 @@ def longer(
         raise InputError(f"no window at --stride {stride} has its suffix start in a hot-spot; use a smaller --stride.")
     return scan(
         found.text, model, out=out, name=found.name, prefix=prefix, suffix=suffix, stride=stride, within=within,
-        schemes=[as_scheme(label) for label in found.manifest["schemes"]], tau=found.manifest["tau"],
+        schemes=[scheme_of(label) for label in found.manifest["schemes"]], tau=found.manifest["tau"],
         batch_size=batch_size, progress=progress,
     )  # fmt: skip
 
@@ -105,29 +105,6 @@ def starts_before(
         else:
             found.append((start, start + 1))
     return found
-
-
-def as_scheme(label: str) -> Scheme:
-    """The scheme that a run calls by this label; labels tell every two schemes apart."""
-    if label == str(GREEDY):
-        return GREEDY
-    parts = dict(part.split("=", 1) for part in label.split())
-    return Scheme(
-        temperature=float(parts["temperature"]),
-        top_k=int(parts["top_k"]) if "top_k" in parts else None,
-        top_p=float(parts["top_p"]) if "top_p" in parts else None,
-    )
-
-
-def check_same_model(found: FinishedScan, model: LogitModel) -> None:
-    """Refuse a model that is not the one the scan was made with."""
-    before = found.manifest["model"]
-    if model.fingerprint != before["fingerprint"]:
-        raise RunError(
-            f"{before['name']} is no longer the model that {found.run.folder} was scored with: its weights are "
-            f"{model.fingerprint[:16]}, the run has {before['fingerprint'][:16]}. Give --model with the path of the "
-            "same weights, or of another model on purpose."
-        )
 
 
 def check_context(model: LogitModel, prefix: int, suffix: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import polars as pl
 
 from rote.analysis.empirical import agreement, smallest_of, spread_over
 from rote.corpus.windows import windows
-from rote.decoding import GREEDY, Scheme
+from rote.decoding import GREEDY
 from rote.errors import InputError, RunError
 from rote.extraction.generations import generations
 from rote.models.base import GeneratingModel, LogitModel
+from rote.runs.manifest import refuse_other_model, scheme_of
 from rote.runs.store import Run
 from rote.tokens import Example
 
@@ -44,7 +46,12 @@ def check(
         raise InputError("this model cannot generate by itself; the check needs one that transformers loads.")
     if samples < 1 or passages < 1:
         raise InputError("samples and passages must be at least 1.")
-    _refuse_other_model(manifest, model, folder)
+    refuse_other_model(
+        manifest, model.identity(), str(folder), "fingerprint", "tokenizer", "bos_token",
+        fix="Give the model (and --bos) that the run was made with.",
+    )  # fmt: skip
+    if not 0 <= seed < 2**40:
+        raise InputError(f"seed must be a whole number from 0 to {2**40 - 1}, not {seed}.")
     label = manifest["schemes"][0] if scheme is None else scheme
     if label not in manifest["schemes"]:
         raise InputError(f"{folder} has no scores under {label!r}; its schemes are: {'; '.join(manifest['schemes'])}.")
@@ -55,12 +62,12 @@ def check(
     results = []
     for number, (row, example) in enumerate(zip(chosen.iter_rows(named=True), made, strict=True)):
         hits, kept = 0, []
-        for i, output in enumerate(generations(model, example, as_scheme(label), samples=samples, seed=seed + number)):
+        for i, output in enumerate(generations(model, example, scheme_of(label), samples=samples, seed=seed + number)):
             hits += output == example.suffix
             if i < keep:
                 kept.append({"text": str(model.tokenizer.decode(list(output))), "same": output == example.suffix})
             tell(number * samples + i + 1, len(made) * samples)
-        p_z = float(pl.Series([row["log_prob"]]).exp()[0])
+        p_z = math.exp(row["log_prob"])
         place = {key: row[key] for key in ("start", "suffix_start", "suffix_end")}
         compared = agreement(p_z, hits, samples)
         results.append({"example_id": row["example_id"], **place, **compared, "outputs": kept, "seed": seed + number})
@@ -76,25 +83,6 @@ def check(
         "smallest_of_all": smallest_of(p_values),
         "outputs": len(results) * samples,
     }
-
-
-def as_scheme(label: str) -> Scheme:
-    """The scheme whose label a run has."""
-    if label == str(GREEDY):
-        return GREEDY
-    values = dict(part.split("=") for part in label.split())
-    top_k, top_p = values.get("top_k"), values.get("top_p")
-    return Scheme(float(values["temperature"]), int(top_k) if top_k else None, float(top_p) if top_p else None)
-
-
-def _refuse_other_model(manifest: Mapping[str, Any], model: LogitModel, folder: str | Path) -> None:
-    own = model.identity()
-    for key in ("fingerprint", "tokenizer", "bos_token"):
-        if own[key] != manifest["model"][key]:
-            raise RunError(
-                f"{folder} was made with another model: its {key} is {manifest['model'][key]!r}, this one's is "
-                f"{own[key]!r}. Give the model (and --bos) that the run was made with."
-            )
 
 
 def _chosen(rows: pl.DataFrame, asked: Sequence[str], passages: int, samples: int) -> pl.DataFrame:

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 import rote
+from rote.decoding import GREEDY, Scheme
 from rote.errors import RunError
 
 FORMAT = 2
@@ -41,6 +42,31 @@ def build(
 
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def scheme_of(label: str) -> Scheme:
+    """The scheme that a run calls by this label; labels tell every two schemes apart."""
+    if label == str(GREEDY):
+        return GREEDY
+    parts = dict(part.split("=", 1) for part in label.split())
+    return Scheme(
+        temperature=float(parts["temperature"]),
+        top_k=int(parts["top_k"]) if "top_k" in parts else None,
+        top_p=float(parts["top_p"]) if "top_p" in parts else None,
+    )
+
+
+def refuse_other_model(
+    manifest: Mapping[str, Any], identity: Mapping[str, Any], folder: str, *fields: str, fix: str
+) -> None:
+    """Raise a RunError where the model at hand is not, in these fields, the one that a run was made with."""
+    before = manifest["model"]
+    for field in fields:
+        if identity[field] != before[field]:
+            raise RunError(
+                f"{folder} was made with another model: its {field} is "
+                f"{before[field]!r}, that of {identity['name']} is {identity[field]!r}. {fix}"
+            )
 
 
 def refuse_if_different(stored: Mapping[str, Any], asked: Mapping[str, Any], folder: str) -> None:

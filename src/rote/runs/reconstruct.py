@@ -17,7 +17,7 @@ from rote.errors import InputError, RunError
 from rote.extraction.reconstruct import Chunk, Context, Writing, check_writing, longest_context, write_on
 from rote.models.base import LogitModel
 from rote.runs.manifest import build, digest, refuse_if_different
-from rote.runs.store import Run, make_folder, write_whole
+from rote.runs.store import Run, make_folder, pretty, read_json, write_whole
 
 Progress = Callable[[str, int, int], None]
 """Called with "generated" and how many tokens the text has, of how many, or with "compared" and 0 or 1, of 1."""
@@ -41,7 +41,7 @@ class Reconstruction:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        return self._json("manifest.json")
+        return read_json(self.folder / "manifest.json")
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -49,12 +49,12 @@ class Reconstruction:
             raise RunError(
                 f"{self.folder} is unfinished ({self.progress()}); run the command that made it again to finish it."
             )
-        return self._json("summary.json")
+        return read_json(self.folder / "summary.json")
 
     @property
     def seed(self) -> str:
         """What the text was written on from."""
-        return str(self._json("seed.json")["text"])
+        return str(read_json(self.folder / "seed.json")["text"])
 
     @property
     def text(self) -> str:
@@ -67,7 +67,10 @@ class Reconstruction:
 
     def tokens(self) -> list[int]:
         """The text's tokens as far as they are stored, seed included."""
-        return [*self._json("seed.json")["tokens"], *(token for chunk in self.chunks() for token in chunk.tokens)]
+        return [
+            *read_json(self.folder / "seed.json")["tokens"],
+            *(token for chunk in self.chunks() for token in chunk.tokens),
+        ]
 
     def chunks(self) -> list[Chunk]:
         fields = Chunk.__dataclass_fields__
@@ -125,7 +128,7 @@ class Reconstruction:
                         "choose another --out."
                     )
             write_whole(self.folder / "seed.json", _line(seed))
-            write_whole(self.folder / "manifest.json", _pretty(manifest))  # last: then the folder has all it needs
+            write_whole(self.folder / "manifest.json", pretty(manifest))  # last: then the folder has all it needs
         stored = b"".join(_line(entry) for entry in self.lines())
         path = self.folder / "chunks.jsonl"
         if not path.is_file() or path.read_bytes() != stored:
@@ -151,13 +154,6 @@ class Reconstruction:
             raise RunError(
                 f"cannot read {self.folder / name}: {error.strerror}. Run the command that made it again to restore it."
             ) from error
-
-    def _json(self, name: str) -> dict[str, Any]:
-        try:
-            content: dict[str, Any] = json.loads((self.folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise RunError(f"cannot read {self.folder / name}: {error}. Delete the folder and start anew.") from error
-        return content
 
 
 def is_reconstruction(folder: str | Path) -> bool:
@@ -219,9 +215,7 @@ def reconstruct(
         options={"seed_tokens": len(ids), **asdict(writing)},
     )
     if truth is not None:
-        similarity(
-            truth, start, seed=start
-        )  # a truth that cannot be compared with is refused before anything is written
+        similarity(truth, start, seed=start)  # refuses a truth that cannot be compared with before anything is written
     found = Reconstruction(Path(out))
     with Run(found.folder).locked():
         found.begin(manifest, {"text": _decode(model.tokenizer, ids), "tokens": ids})
@@ -281,7 +275,7 @@ def _finish(found: Reconstruction, model: LogitModel, truth_name: str | None) ->
     if truth is not None:
         before = _name_before(found) if truth_name is None else truth_name
         summary["truth"] = {"name": before, "sha256": digest(truth), "characters": len(truth)}
-    write_whole(found.folder / "summary.json", _pretty(summary))
+    write_whole(found.folder / "summary.json", pretty(summary))
     found._report(compared)
 
 
@@ -379,7 +373,3 @@ def _pieces(found: Similarity) -> list[dict[str, Any]]:
 
 def _line(entry: Mapping[str, Any]) -> bytes:
     return (json.dumps(entry, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
-
-
-def _pretty(content: Mapping[str, Any]) -> bytes:
-    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()

@@ -85,7 +85,7 @@ class Run:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        return self._json("manifest.json")
+        return read_json(self.folder / "manifest.json")
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Run:
             raise RunError(
                 f"{self.folder} is unfinished ({self.progress()}); run the command that made it again to finish it."
             )
-        return self._json("summary.json")
+        return read_json(self.folder / "summary.json")
 
     @property
     def scores(self) -> pl.DataFrame:
@@ -144,7 +144,7 @@ class Run:
         for name, data in content.items():
             write_whole(self.folder / name, data)
         if not (self.folder / "manifest.json").is_file():  # last: a folder with a manifest has all it needs
-            write_whole(self.folder / "manifest.json", _pretty(manifest))
+            write_whole(self.folder / "manifest.json", pretty(manifest))
 
     def _refuse_foreign(self, content: Mapping[str, bytes]) -> None:
         """A folder without a manifest may hold a run's very beginning, but nothing that the run would take over."""
@@ -181,7 +181,7 @@ class Run:
         return [json.loads(pq.read_schema(path).metadata[b"rote"]) for path in self.shards()]
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        write_whole(self.folder / "summary.json", _pretty(summary))
+        write_whole(self.folder / "summary.json", pretty(summary))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -211,14 +211,6 @@ class Run:
 
     def _shard(self, index: int) -> Path:
         return self.folder / "scores" / f"{index:06d}.parquet"
-
-    def _json(self, name: str) -> dict[str, Any]:
-        path = self.folder / name
-        try:
-            content: dict[str, Any] = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            raise RunError(f"cannot read {path}: {error}. Delete the run folder and start anew.") from error
-        return content
 
 
 class Passages:
@@ -261,6 +253,14 @@ def write_whole(path: Path, content: bytes) -> None:
             f"cannot write {path}: {error.strerror}. Free some space or mend the permissions, then run the same "
             "command again: what is stored already is kept."
         ) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot read {path}: {error}. Delete the run folder and start anew.") from error
+    return content
 
 
 def make_folder(folder: Path) -> None:
@@ -316,5 +316,5 @@ def _table(examples: Sequence[Example], results: Sequence[Verbatim], near: Seque
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def _pretty(content: Mapping[str, Any]) -> bytes:
+def pretty(content: Mapping[str, Any]) -> bytes:
     return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()

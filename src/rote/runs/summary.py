@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from rote.analysis.coverage import coverage, longest
-from rote.analysis.groups import differences, sampled_rates, sampled_rates_by, with_origin
+from rote.analysis.groups import differences, sampled_rates, with_origin
 from rote.analysis.nearverbatim import near_summary
 from rote.analysis.rates import rates, rates_by
 from rote.corpus.windows import beginning_ends
@@ -65,9 +65,9 @@ def _sampled(scores: pl.DataFrame, limits: Mapping[str, float]) -> dict[str, Any
     rows = with_origin(scores)
     own = rows.filter(pl.col("corpus") == "main")
     found: dict[str, Any] = {"rates": sampled_rates(own, **limits)}
-    if by_repetitions := sampled_rates_by(rows, "repetitions", **limits):
+    if by_repetitions := rates_by(rows, "repetitions", **limits, of=sampled_rates):
         found["by_repetitions"] = by_repetitions
-    if by_split := sampled_rates_by(rows, "split", **limits):
+    if by_split := rates_by(rows, "split", **limits, of=sampled_rates):
         found |= {"by_split": by_split, "differences": differences(by_split)}
     return found
 

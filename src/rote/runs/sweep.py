@@ -6,7 +6,6 @@ come from that one reading.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from rote.errors import InputError
 from rote.extraction.verbatim import BatchSize
 from rote.models.base import LogitModel
 from rote.runs.engine import Progress, score
-from rote.runs.store import Run, write_whole
+from rote.runs.store import Run, pretty, write_whole
 from rote.tokens import Example
 
 
@@ -74,7 +73,7 @@ def sweep(
         "lengths": lengths,
         "points": points,
     }
-    write_whole(Path(out) / "sweep.json", (json.dumps(result, indent=1, ensure_ascii=False) + "\n").encode())
+    write_whole(Path(out) / "sweep.json", pretty(result))
     return result
 
 
