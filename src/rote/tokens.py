@@ -18,7 +18,9 @@ class Example:
 
     `start`, `suffix_start` and `suffix_end` are code points of the text the example was cut from: the prefix is
     text[start:suffix_start], the suffix text[suffix_start:suffix_end]. A token that holds part of a character covers
-    all of it, so where the border falls inside a character the suffix's span includes it.
+    all of it, so where the border falls inside a character the suffix's span includes it. `token_ends` says where in
+    the suffix's text each of its tokens ends, for people who look at tokens; it
+    is no part of what the example is, and None where not known.
     """
 
     id: str
@@ -28,9 +30,14 @@ class Example:
     suffix_start: int | None = None
     suffix_end: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    token_ends: tuple[int, ...] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prefix", tuple(self.prefix))
         object.__setattr__(self, "suffix", tuple(self.suffix))
         if not self.suffix:
             raise InputError(f"example {self.id!r} has an empty suffix; give at least one suffix token to score.")
+        if self.token_ends is not None and len(self.token_ends) != len(self.suffix):
+            raise InputError(
+                f"example {self.id!r} has {len(self.token_ends)} token_ends for {len(self.suffix)} suffix tokens."
+            )

@@ -97,7 +97,9 @@ def as_reference(examples: list[Example]) -> list[Window]:
         assert example.start is not None
         assert example.suffix_start is not None
         assert example.suffix_end is not None
-        found.append(Window(example.start, example.prefix, example.suffix, example.suffix_start, example.suffix_end))
+        assert example.token_ends is not None
+        span = (example.suffix_start, example.suffix_end)
+        found.append(Window(example.start, example.prefix, example.suffix, *span, example.token_ends))
     return found
 
 

@@ -15,6 +15,7 @@ class Window(NamedTuple):
     suffix: tuple[int, ...]
     suffix_start: int
     suffix_end: int
+    token_ends: tuple[int, ...]
 
 
 def byte_of_each_letter() -> dict[str, int]:
@@ -71,6 +72,9 @@ def one_window(text: str, tokenizer: Any, start: int, prefix: int, suffix: int) 
                     suffix=tuple(ids[prefix : prefix + suffix]),
                     suffix_start=start + first,
                     suffix_end=start + last + 1,
+                    token_ends=tuple(
+                        owners[sum(sizes[: prefix + count]) - 1] + 1 - first for count in range(1, suffix + 1)
+                    ),
                 )
         if reaches_end:
             return None

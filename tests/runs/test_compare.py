@@ -109,7 +109,7 @@ def test_what_cannot_be_compared_at_all(folders: Path, tmp_path: Path, monkeypat
     monkeypatch.setattr("rote.runs.compare.MOST", 2)
     with pytest.raises(InputError, match="at most 2 runs"):
         compare([plain, folders / "schemes"])
-    monkeypatch.setattr("rote.runs.compare.FORMAT", 99)
+    monkeypatch.setattr("rote.runs.store.FORMAT", 99)
     with pytest.raises(RunError, match="format"):
         compare([plain, folders / "other"])
 

@@ -13,10 +13,13 @@ from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import rote
 from rote import Run, RunError
+from rote.runs.engine import decoded_ends
 from tests.command import rote_here
 from tests.runs.support import SIZES, same_table
 
@@ -164,3 +167,19 @@ def test_a_lock_that_cannot_be_written(model: Any, text: str, tmp_path: Path) ->
     (tmp_path / ".lock").mkdir()
     with pytest.raises(RunError, match=r"cannot write .*\.lock"):
         rote.scan(text, model, out=tmp_path, **SIZES)
+
+
+@settings(deadline=None, max_examples=60)
+@given(text=st.text(alphabet="ab é世🐇 ‍\n", max_size=40))
+def test_decoded_tokens_end_where_their_text_does(bundled: Any, text: str) -> None:
+    """Every end lies where the tokens so far have been decoded, as far as whole characters go."""
+    tokenizer = bundled.tokenizer
+    tokens = tokenizer(text, add_special_tokens=False)["input_ids"] or [5]
+    decoded = tokenizer.decode(tokens)
+    (ends,) = decoded_ends(tokenizer, [(tokens, decoded)])
+    assert len(ends) == len(tokens)
+    assert ends[-1] == len(decoded)
+    assert list(ends) == sorted(ends)
+    for count, end in enumerate(ends, 1):
+        assert tokenizer.decode(tokens[:count]).startswith(decoded[:end])
+        assert tokenizer.decode(tokens[:count]).rstrip("\ufffd") == decoded[:end].rstrip("\ufffd")

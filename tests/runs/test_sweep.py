@@ -30,7 +30,10 @@ def test_every_point_is_what_scoring_it_alone_gives(model: Any, examples: list[r
     assert len(found["points"]) == 3 * 2 * 3
     assert json.loads((tmp_path / "s/sweep.json").read_text()) == found
     for point in found["points"]:
-        short = [replace(e, prefix=e.prefix[-point["prefix"] :], suffix=e.suffix[: point["suffix"]]) for e in examples]
+        short = [
+            replace(e, prefix=e.prefix[-point["prefix"] :], suffix=e.suffix[: point["suffix"]], token_ends=None)
+            for e in examples
+        ]
         scheme = next(s for s in schemes if str(s) == point["scheme"])
         alone = rote.verbatim(model, short, [scheme])
         assert point["rates"]["examples"] == len(examples)

@@ -15,7 +15,7 @@ from rote.extraction.odds import at_least_once
 GREEDY = "greedy"
 """The label of the greedy scheme, whose rows tell which tokens greedy decoding emits."""
 
-LISTS = ("token_log_probs", "base_log_probs", "ranks", "margins")
+LISTS = ("token_log_probs", "base_log_probs", "ranks", "margins", "token_ends")
 TRIALS = 100
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -107,13 +108,15 @@ def windows_at(
     for start, encoding, length in _encodings(text, backend, starts, total):
         # One object per distinct id: a book has millions of ids, and they would outweigh all else.
         ids = tuple([shared.setdefault(token, token) for token in encoding.ids[:total]])
+        first, ends = encoding.token_to_chars(prefix)[0], _token_ends(encoding, prefix, total, length)
         found[start] = Example(
             id=f"w{start}",
             prefix=ids[:prefix],
             suffix=ids[prefix:],
             start=start,
-            suffix_start=start + encoding.token_to_chars(prefix)[0],
-            suffix_end=start + _end(encoding, total, length),
+            suffix_start=start + first,
+            suffix_end=start + ends[-1],
+            token_ends=tuple([shared.setdefault(end - first, end - first) for end in ends]),
         )
     return [found[start] for start in starts if start in found]
 
@@ -149,6 +152,13 @@ def _end(encoding: Any, total: int, length: int) -> int:
         return length
     end: int = max(encoding.token_to_chars(total - 1)[1], encoding.token_to_chars(total)[0])
     return end
+
+
+def _token_ends(encoding: Any, prefix: int, total: int, length: int) -> list[int]:
+    """Where each suffix token ends in the slice, by the same rule for all: `_end`, token by token."""
+    offsets = encoding.offsets
+    ends = [max(offsets[i][1], offsets[i + 1][0]) for i in range(prefix, total - 1)]
+    return list(accumulate([*ends, _end(encoding, total, length)], max))
 
 
 def plain_backend(tokenizer: Any) -> Tokenizer:

@@ -22,7 +22,6 @@ from rote.analysis.groups import documents_of, sampled_rates, with_origin
 from rote.analysis.nearverbatim import near_rates
 from rote.analysis.rates import log_prob_bounds, rates
 from rote.errors import InputError, RunError
-from rote.runs.manifest import FORMAT
 from rote.runs.store import Passages, Run, make_folder, write_whole
 from rote.runs.summary import THRESHOLDS
 
@@ -147,11 +146,6 @@ def open_sides(folders: Sequence[str | Path]) -> list[Side]:
             raise InputError(f"{run.folder} was given twice; give each run once.")
         seen.add(run.folder.resolve())
         manifest = run.manifest
-        if manifest.get("format") != FORMAT:
-            raise RunError(
-                f"{run.folder} has run format {manifest.get('format')}, but this version of Rote reads format "
-                f"{FORMAT}; make the run anew."
-            )
         if missing := [name for name in _NEEDED if name not in manifest]:
             raise InputError(
                 f"{run.folder} is no run over passages: its manifest has no {missing[0]!r}; "

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os.path
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +122,12 @@ def score(
         raise InputError(f"{name} has more than one example with the id {twice!r}; give every example its own id.")
     # First: ids may be past the tokenizer's.
     options = job_options(model, examples, schemes, tau, stop_early, near, batch_size)
-    lines = "".join(json.dumps(_shown(example, model.tokenizer), ensure_ascii=False) + "\n" for example in examples)
+    shown = [_shown(example, model.tokenizer) for example in examples]
+    lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in shown)
+    if model.tokenizer is not None:
+        suffixes = [(example.suffix, one["suffix_text"]) for example, one in zip(examples, shown, strict=True)]
+        ends = decoded_ends(model.tokenizer, suffixes)
+        examples = [replace(example, token_ends=end) for example, end in zip(examples, ends, strict=True)]
     ids = json.dumps([[e.id, e.prefix, e.suffix, dict(e.metadata)] for e in examples], sort_keys=True)
     manifest = build(
         kind="score",
@@ -300,6 +307,29 @@ def _near_columns(found: NearVerbatim, greedy: int | None, tokenizer: Any) -> di
         ],
         "greedy_distance": greedy,
     }
+
+
+def decoded_ends(tokenizer: Any, suffixes: Iterable[tuple[Sequence[int], str]]) -> Iterator[tuple[int, ...]]:
+    """For each (tokens, their text): where in the text each token ends. One that holds part of a character may be empty.
+
+    Most tokenizers decode token by token; where the pieces do not add up to the text, the first tokens are decoded
+    together, one more each time, and what they share with the text counts.
+    """
+    alone: dict[int, str] = {}
+    for tokens, text in suffixes:
+        for token in tokens:
+            if token not in alone:
+                alone[token] = str(tokenizer.decode([token]))
+        if "".join(alone[token] for token in tokens) == text:
+            yield tuple(accumulate(len(alone[token]) for token in tokens))
+            continue
+        ends = [_shared(str(tokenizer.decode(list(tokens[:count]))), text) for count in range(1, len(tokens))]
+        yield tuple(accumulate([*ends, len(text)], max))
+
+
+def _shared(beginning: str, text: str) -> int:
+    """How many characters the two have in common from the start."""
+    return len(os.path.commonprefix((beginning, text)))
 
 
 def _shown(example: Example, tokenizer: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import rote
 from rote.decoding import GREEDY, Scheme
 from rote.errors import RunError
 
-FORMAT = 2
+FORMAT = 3
 NOT_DECIDING = {"created", "source.name", "sampling.held_out_name", "model.name", "versions.python"}
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from rote.errors import RunError
 from rote.extraction.verbatim import Verbatim
-from rote.runs.manifest import digest, refuse_if_different
+from rote.runs.manifest import FORMAT, digest, refuse_if_different
 from rote.tokens import Example
 
 CANDIDATE = pa.struct(
@@ -43,6 +43,7 @@ SCHEMA = pa.schema(
         ("base_log_probs", pa.list_(pa.float32())),
         ("ranks", pa.list_(pa.int32())),
         ("margins", pa.list_(pa.float32())),
+        ("token_ends", pa.list_(pa.int32())),
         ("repetitions", pa.int64()),
         ("split", pa.string()),
         ("metadata", pa.string()),
@@ -81,6 +82,10 @@ class Run:
             raise RunError(f"{folder} has no manifest.json, so it is not a run folder; give the --out of a rote scan.")
         if run.manifest.get("kind") == "reconstruct":
             raise RunError(f"{folder} holds a reconstruction, which has no scores; `rote report` shows it.")
+        if (found := run.manifest.get("format")) != FORMAT:
+            raise RunError(
+                f"{folder} has run format {found}, but this version of Rote reads format {FORMAT}; make the run anew."
+            )
         return run
 
     @property
@@ -307,6 +312,7 @@ def _table(examples: Sequence[Example], results: Sequence[Verbatim], near: Seque
                 "base_log_probs": result.base_log_probs,
                 "ranks": result.ranks,
                 "margins": result.margins,
+                "token_ends": example.token_ends,
                 "repetitions": None if repetitions is None else int(repetitions),
                 "split": metadata.get("split"),
                 "metadata": json.dumps(metadata, ensure_ascii=False),

@@ -125,4 +125,5 @@ def _cut(example: Example, prefix: int, suffix: int) -> Example:
         start=None,
         suffix_start=None,
         suffix_end=None,
+        token_ends=None,
     )
