@@ -99,11 +99,7 @@ def rates(
         "rate_at_tau": _rate(_at_or_above(lower, tau), _at_or_above(upper, tau), total),
         f"rate_at_{LOWER_TAU}": _rate(_at_or_above(lower, LOWER_TAU), _at_or_above(upper, LOWER_TAU), total),
         "maximum_rate": _rate(int((lower > -math.inf).sum()), int((upper > -math.inf).sum()), total),
-        "np_table": [
-            {"n": n, "p": p, **_rate(_reaching(lower, n, p), _reaching(upper, n, p), total)}
-            for n in QUERIES
-            for p in CHANCES
-        ],
+        "np_table": _np_table(lower, upper, QUERIES, CHANCES),
         "n_passing_greedy": {f"{p:g}": _passing(lower, upper, greedy, p) for p in CHANCES},
         "near_tau": {"count": near, "numeric_tolerance": numeric_tolerance},
         "border_tokens": {"count": _border_rows(scores, border_tolerance), "border_tolerance": border_tolerance},
@@ -138,6 +134,12 @@ def rates_by(
         }
         for group in groups
     ]
+
+
+def np_rates(scores: pl.DataFrame, *, queries: Sequence[int], chances: Sequence[float]) -> list[dict[str, Any]]:
+    """The `np_table` of `rates` for any n and p."""
+    lower, upper = (np.sort(bound) for bound in log_prob_bounds(scores))
+    return _np_table(lower, upper, queries, chances) if scores.height else []
 
 
 def log_prob_bounds(scores: pl.DataFrame, *needed: str) -> tuple[Array, Array]:
@@ -175,6 +177,15 @@ def _rate(count: int, count_upper: int, total: int) -> Rate:
         "rate_upper": count_upper / total,
         "interval": [wilson(count, total)[0], wilson(count_upper, total)[1]],
     }
+
+
+def _np_table(lower: Array, upper: Array, queries: Sequence[int], chances: Sequence[float]) -> list[dict[str, Any]]:
+    """Of ascending bounds."""
+    return [
+        {"n": n, "p": p, **_rate(_reaching(lower, n, p), _reaching(upper, n, p), lower.size)}
+        for n in queries
+        for p in chances
+    ]
 
 
 def _at_or_above(ascending: Array, probability: float) -> int:

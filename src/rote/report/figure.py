@@ -19,7 +19,7 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
     "bars": ("x0", "x1", "y"),  # from 0 up to y
     "band": ("x", "low", "high"),
     "interval": ("x", "y", "low", "high"),  # a dot and its whisker
-    "cells": ("x0", "x1", "y0", "y1", "value"),  # value in [0, 1]: from blank to the darkest colour
+    "cells": ("x0", "x1", "y0", "y1", "value"),  # value in [0, 1]: from the lightest to the darkest colour
     "violin": ("x", "y", "width"),  # one violin per distinct x: width in [0, 1] along y
     "rule": ("x0", "y0", "x1", "y1"),  # a muted straight line, such as a threshold or the diagonal
 }
@@ -30,7 +30,9 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
 class Axis:
     """`format` says how its numbers are printed; `limits` are set where the data alone would mislead.
 
-    With the scale `category`, positions are 0, 1, ... and `names` labels them.
+    With the scale `category`, positions are 0, 1, ... from the left or from the bottom, and `names` labels them.
+    `marks` are places with a label of their own beside the numbers: such as an edge where zeros are drawn, which a
+    logarithmic scale has no place for.
     """
 
     label: str
@@ -38,6 +40,7 @@ class Axis:
     format: Format = "number"
     limits: tuple[float, float] | None = None
     names: tuple[str, ...] = ()
+    marks: tuple[tuple[float, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,11 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`name` is the stem of its files and its id on the page; `table` holds what was plotted, for people and for CSV."""
+    """`name` is the stem of its files and its id on the page; `table` holds what was plotted, for people and for CSV.
+
+    `colour` is the scale of the cells' values, for the legend: 0 stands for its lower limit and 1 for its upper. What
+    has no cell is blank.
+    """
 
     name: str
     title: str
@@ -66,6 +73,7 @@ class Figure:
     y: Axis
     layers: tuple[Layer, ...]
     table: pl.DataFrame
+    colour: Axis | None = None
 
 
 def as_json(figure: Figure) -> dict[str, Any]:
@@ -76,6 +84,7 @@ def as_json(figure: Figure) -> dict[str, Any]:
         "caption": figure.caption,
         "x": _axis(figure.x),
         "y": _axis(figure.y),
+        "colour": None if figure.colour is None else _axis(figure.colour),
         "layers": [
             {
                 "kind": layer.kind,
@@ -96,6 +105,7 @@ def _axis(axis: Axis) -> dict[str, Any]:
         "format": axis.format,
         "limits": axis.limits,
         "names": axis.names,
+        "marks": axis.marks,
     }
 
 
