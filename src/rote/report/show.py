@@ -10,13 +10,14 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from rote.extraction.odds import queries_needed
+from rote.report.keys import MARKS, element_of_marks, mark
 
 MISSING = "–"
 
 # C0 controls and DEL have no look of their own and NUL is not even allowed in HTML, so each is shown as its control
 # picture. Tab, line feed and carriage return stay. Lone surrogates cannot be written as UTF-8.
 _VISIBLE = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}
-_VISIBLE |= {0x7F: 0x2421} | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
+_VISIBLE |= {0x7F: 0x2421} | dict.fromkeys([*range(0xD800, 0xE000), *map(ord, MARKS)], 0xFFFD)
 
 
 def literal(text: str) -> str:
@@ -30,7 +31,7 @@ def typeset(text: str) -> Markup:
     File and model names stand in such sentences too: a p_z that is part of a longer name stays as it is.
     """
     html = re.sub(r"(?<![\w/.-])p_z(?![\w/-]|\.\w)", "<i>p</i><sub>z</sub>", str(escape(text)))
-    return Markup(re.sub(r"\b([τpn]) ([=≥]) (?=\d)", "\\1\u00a0\\2\u00a0", html))
+    return Markup(element_of_marks(re.sub(r"\b([τpn]) ([=≥]) (?=\d)", "\\1\u00a0\\2\u00a0", html)))
 
 
 def unit(manifest: Mapping[str, Any]) -> str:
@@ -40,7 +41,7 @@ def unit(manifest: Mapping[str, Any]) -> str:
 
 def count(number: float | None) -> str:
     """1234567 as `1,234,567`."""
-    return MISSING if number is None else f"{number:,.0f}"
+    return MISSING if number is None else mark(number, f"{number:,.0f}", "count")
 
 
 def counted(number: int, singular: str, plural: str | None = None) -> str:
@@ -57,9 +58,10 @@ def rate(found: Mapping[str, Any]) -> str:
 
 def percent(share: float | None) -> str:
     """A share as a percentage of about three digits; only exactly 0 and exactly 1 print as 0% and 100%."""
-    if share is None or math.isnan(share):
-        return MISSING
-    value = 100 * share
+    return MISSING if share is None or math.isnan(share) else mark(share, _percent(100 * share), "percent")
+
+
+def _percent(value: float) -> str:
     if value in (0, 100):
         return f"{value:.0f}%"
     if value >= 99.95:
@@ -72,13 +74,21 @@ def percent(share: float | None) -> str:
 
 def threshold(share: float) -> str:
     """A chosen threshold, printed as chosen: 0.001 is `0.1%`, 0.5 is `50%`."""
-    return f"{100 * share:.6g}%"
+    return mark(share, f"{100 * share:.6g}%", "percent")
+
+
+def setting(number: float) -> str:
+    """A number that was chosen, printed as chosen: tau, a tolerance, a temperature."""
+    return mark(number, f"{number:g}", "number")
 
 
 def probability(log_prob: float | None) -> str:
     """exp(log_prob) in about three digits, from 1 down to far below the smallest float."""
-    if log_prob is None or math.isnan(log_prob):
-        return MISSING
+    missing = log_prob is None or math.isnan(log_prob)
+    return MISSING if missing or log_prob is None else mark(log_prob, _probability(log_prob), "probability")
+
+
+def _probability(log_prob: float) -> str:
     if log_prob == -math.inf:
         return "0"
     value = math.exp(log_prob)
@@ -93,17 +103,18 @@ def probability(log_prob: float | None) -> str:
 def interval(lower: float, upper: float) -> str:
     """Two bounds on a probability, rounded away from each other: what is printed holds too."""
     if lower >= upper - 1e-9 and 0 < lower < 0.9995:
-        return probability(math.log(lower))
+        return mark(lower, _probability(math.log(lower)), "number")
     low = f"{math.floor(lower * 1000) / 1000:.3f}" if 0.001 <= lower < 1 else f"{lower:.1e}" if 0 < lower < 1 else None
     high = f"{math.ceil(upper * 1000) / 1000:.3f}" if 0.001 <= upper < 0.999 else None
     if high is None:
         high = "1" if upper >= 0.999 else f"{upper:.1e}" if upper > 0 else "0"
-    return f"{low or f'{lower:.0f}'} to {high}"
+    return f"{mark(lower, low or f'{lower:.0f}', 'number')} to {mark(upper, high, 'number')}"
 
 
 def expected_prompts(log_prob: float) -> str:
     """Mean number of generations up to and including the first that is the suffix: 1 / p_z."""
-    return prompts(math.exp(-log_prob)) if log_prob > _FLOAT else _unless_zero(log_prob, scientific(-log_prob))
+    found = prompts(math.exp(-log_prob)) if log_prob > _FLOAT else _unless_zero(log_prob, scientific(-log_prob))
+    return mark(log_prob, found, "expected prompts")
 
 
 def one_in(log_prob: float) -> str:
@@ -115,9 +126,10 @@ def one_in(log_prob: float) -> str:
 
 def prompts_for(log_prob: float, at_least: float) -> str:
     """Fewest generations that show the suffix at least once with probability `at_least`."""
+    found = _unless_zero(log_prob, scientific(math.log(-math.log1p(-at_least)) - log_prob))
     if log_prob > _FLOAT:
-        return prompts(queries_needed(math.exp(log_prob), at_least=at_least))
-    return _unless_zero(log_prob, scientific(math.log(-math.log1p(-at_least)) - log_prob))
+        found = prompts(queries_needed(math.exp(log_prob), at_least=at_least))
+    return mark(log_prob, found, f"prompts for {at_least:g}")
 
 
 def prompts(number: float) -> str:
@@ -151,8 +163,10 @@ def scientific(log_value: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    if seconds is None:
-        return MISSING
+    return MISSING if seconds is None else mark(seconds, _duration(seconds), "duration")
+
+
+def _duration(seconds: float) -> str:
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
