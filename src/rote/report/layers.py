@@ -24,6 +24,9 @@ BINS = 1000
 FLOOR = 0.0001
 """The smallest p_z that plots of p_z begin with, unless tau is smaller."""
 
+SMALLEST = 1e-12
+"""The smallest p_z with a place of its own on an axis with an edge; smaller ones stand on the edge, with 0."""
+
 Floats = NDArray[np.float64]
 
 
@@ -170,6 +173,30 @@ def rate_table(rates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> 
             for of, rate in rates
         ]
     )
+
+
+def edged(label: str, p_z: Floats, *, least: float) -> tuple[Axis, Floats]:
+    """A logarithmic axis for p_z that has a place for 0 too, on its edge, and where each value stands on it.
+
+    The axis begins at `least` or lower; values below SMALLEST stand on the edge with the zeros.
+    """
+    small = p_z < SMALLEST
+    low, _ = log_limits(min(least, float(p_z[~small].min(initial=1.0))))
+    if not small.any():
+        return Axis(label, "log", "probability", (low, 1.0)), np.clip(p_z, low, 1.0)
+    edge = low / 10
+    mark = "0" if not p_z[small].any() else f"< {SMALLEST:g}"
+    axis = Axis(label, "log", "probability", (edge / 3, 1.0), marks=((edge, mark),))
+    return axis, np.where(small, edge, np.clip(p_z, low, 1.0))
+
+
+def edge_sentence(log_prob: Floats, unit: str) -> str:
+    """How many stand on the edge, and why; nothing where none does."""
+    zero = int(np.count_nonzero(log_prob == -math.inf))
+    tiny = int(np.count_nonzero(np.exp(log_prob) < SMALLEST)) - zero
+    parts = [f"{show.counted(zero, unit)} with a p_z of exactly 0" if zero else ""]
+    parts.append(f"{show.counted(tiny, unit)} with one below {SMALLEST:g}" if tiny else "")
+    return " and ".join(part for part in parts if part)
 
 
 def log_limits(least: float, most: float = 1.0) -> tuple[float, float]:

@@ -17,12 +17,9 @@ from rote.analysis.distribution import decades, density, share_at_least
 from rote.analysis.nearverbatim import mass_gain, near_rates, scatter, shells
 from rote.report import show
 from rote.report.figure import Axis, Figure, Layer
-from rote.report.layers import cloud, colour_axis, intervals, log_limits, rate_table, rule, sentences, setting
+from rote.report.layers import cloud, colour_axis, edge_sentence, edged, intervals, rate_table, rule, sentences, setting
 
 Floats = NDArray[np.float64]
-
-LEAST = 1e-12
-"""The smallest p_z with a place of its own in the plot of unlocked rows; smaller ones stand on the edge, with 0."""
 
 DEPTH = 1000
 """Masses down to tau over this have a place in the plots."""
@@ -106,27 +103,22 @@ def unlocked(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Fig
     drawn = each.filter(pl.col("lower") >= floor)
     if not drawn.height:
         return None
-    small = drawn["p_z"] < LEAST
-    low, _ = log_limits(min([floor, *drawn.filter(~small)["p_z"].to_list()]))
-    edge = low / 10  # a place of their own for those that a logarithmic axis has none for
+    x, places = edged("p_z (verbatim)", drawn["p_z"].to_numpy(), least=floor)
     verbatim = pl.when(pl.col("log_prob") >= math.log(tau)).then(pl.lit("verbatim"))
     kind = verbatim.when(pl.col("lower") >= tau).then(pl.lit("unlocked")).otherwise(pl.lit("below"))
     points = drawn.select(
         "example_id",
-        x=pl.when(small).then(edge).otherwise(pl.col("p_z")).clip(edge, 1.0),
+        x=pl.Series(places),
         y=pl.col("lower").clip(floor, 1.0),
         series=kind,
         p_z="p_z",
     )
-    zero = int((drawn["log_prob"] == -math.inf).sum())
-    tiny = int(small.sum()) - zero
-    mark = "0" if not tiny else f"0 or < {LEAST:g}"
-    least = edge / 3 if small.any() else low
-    x = Axis("p_z (verbatim)", "log", "probability", (least, 1.0), marks=((edge, mark),) if small.any() else ())
     bound = "Lower end of the interval" if manifest["near"]["method"] == "sample" else "Lower bound"
     edits = show.counted(manifest["near"]["tolerance"], "edit")
     y = Axis(f"{bound}, within {edits}", "log", "probability", (floor, 1.0))
+    left = (x.limits or (floor, 1.0))[0]
     found = cloud(points, x=x, y=y, bins=(60, 60), series=_KINDS, unit=unit)
+    on_edge = edge_sentence(drawn["log_prob"].to_numpy(), unit)
     gained = int((points["series"] == "unlocked").sum())
     return Figure(
         name="unlocked",
@@ -134,7 +126,7 @@ def unlocked(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Fig
         caption=sentences(
             f"Each point is one {unit}. Tolerance unlocks {show.count(gained)} of them: p_z is below τ = {tau:g}, the "
             f"{bound.lower()} is not.{found.said}",
-            f"On the left edge {_edge(zero, tiny)}." if small.any() else "",
+            f"On the left edge {on_edge}." if on_edge else "",
             f"{show.counted(each.height - drawn.height, unit)} with a bound below {floor:g}: not drawn."
             if drawn.height < each.height
             else "",
@@ -146,18 +138,12 @@ def unlocked(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Fig
         layers=(
             rule(floor, floor, 1.0, 1.0, "Nothing gained"),
             rule(tau, floor, tau, 1.0, f"τ = {tau:g}"),
-            rule(least, tau, 1.0, tau),
+            rule(left, tau, 1.0, tau),
             *found.layers,
         ),
         table=points.select("example_id", "p_z", lower="y", kind="series") if found.colour is None else found.table,
         colour=found.colour,
     )
-
-
-def _edge(zero: int, tiny: int) -> str:
-    parts = [f"{show.count(zero)} with a p_z of exactly 0" if zero else ""]
-    parts.append(f"{show.count(tiny)} with one below {LEAST:g}" if tiny else "")
-    return " and ".join(part for part in parts if part)
 
 
 def gain(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Figure | None:
