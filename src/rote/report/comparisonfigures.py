@@ -1,4 +1,4 @@
-"""The plots of several runs over the same passages, and of a sweep."""
+"""The plots of several runs over the same passages."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from rote.report.layers import (
     rate_table,
     rule,
     sentences,
+    short_scheme,
     stopped_sentence,
     strip_lane,
 )
@@ -242,12 +243,13 @@ def _pair(
     )
     found = cloud(points, x=x, y=y, bins=(60, 60), series=_CHANGES, unit=unit)
     left, bottom = (axis.limits[0] if axis.limits else 0.0 for axis in (x, y))
-    start, others = max(left, bottom), len(result["runs"]) - 1
+    start = max(10 * axis.marks[0][0] if axis.marks else end for axis, end in ((x, left), (y, bottom)))
+    others = len(result["runs"]) - 1
     return Figure(
         name=f"pair-{first['key'].lower()}-{other['key'].lower()}",
         title=f"{_label(other)} against {_label(first)}",
         caption=sentences(
-            f"Each point is one {unit} at its p_z in the two runs; above the diagonal it is likelier in {other['key']}.",
+            f"Each point is one {unit} at its p_z in the two runs, likelier in {other['key']} above the diagonal.",
             f"In both: at least τ = {tau:g} in both.{found.said}",
             f"Only the first {PAIRS} of {others} runs are drawn against {first['key']}." if others > PAIRS else "",
             *(
@@ -307,8 +309,8 @@ def _run_axis(result: Mapping[str, Any]) -> Axis:
 def _label(run: Mapping[str, Any]) -> str:
     """A run's letter and the last part of its folder; its scheme too, where the folder has several."""
     own = re.split(r"[/\\]", str(run["folder"]).rstrip("/\\"))[-1]
-    scheme = f" ({run['scheme']})" if str(run["name"]).endswith(f"({run['scheme']})") else ""
-    return f"{run['key']} {show.literal(own)}{scheme}"
+    several = str(run["name"]).endswith(f"({run['scheme']})")
+    return f"{run['key']} {show.literal(own)}" + (f" ({short_scheme(run['scheme'])})" if several else "")
 
 
 def _row(run: Mapping[str, Any], **more: Any) -> dict[str, Any]:

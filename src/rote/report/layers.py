@@ -42,10 +42,20 @@ class Cloud:
 
 def setting(manifest: Mapping[str, Any], scheme: str) -> str:
     """Under what a plot's numbers were measured: the end of every caption."""
+    return made_with(manifest, f"scheme {scheme}")
+
+
+def made_with(manifest: Mapping[str, Any], how: str) -> str:
+    """The model, how it wrote, and what stood before its prompts."""
     model = manifest["model"]
     token = model.get("bos_token")
     bos = "no BOS token" if token is None else f"BOS token {token} first"
-    return f"Model {show.literal(model['name'])}, scheme {scheme}, {bos}."
+    return f"Model {show.literal(model['name'])}, {how}, {bos}."
+
+
+def short_scheme(scheme: str) -> str:
+    """A scheme's label without a temperature of 1, which goes without saying where there is more."""
+    return scheme.removeprefix("temperature=1 ")
 
 
 def stopped_sentence(count: int, unit: str, what: str = "left out") -> str:

@@ -52,7 +52,7 @@ def tolerance(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Fi
     label = "At τ, lower end of the interval" if sampled else "At τ, certified"
     band = {"x": places, "low": [s["rate"] for s in shares], "high": [s["rate_upper"] for s in shares]}
     layers = [
-        Layer("band", pl.DataFrame(band), "Undecided", 0),
+        *([Layer("band", pl.DataFrame(band), "Undecided", 0)] if any(rate["undecided"] for rate in found) else []),
         Layer("line", pl.DataFrame({"x": places, "y": band["low"]}), "", 0),
         *intervals(places, shares, label, 0),
     ]
@@ -72,7 +72,8 @@ def tolerance(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Fi
         title="Rate by tolerance",
         caption=sentences(
             f"Share of {show.counted(rows.height, unit)} with an output within so many edits at τ = {tau:g} or more. "
-            "The band reaches up to what could not be excluded. Whiskers: 95% intervals, undecided included"
+            + ("The band reaches up to what could not be excluded. " if layers[0].kind == "band" else "")
+            + "Whiskers: 95% intervals, undecided included"
             + (", too narrow where windows overlap." if manifest["kind"] == "scan" else "."),
             f"Greedy is over the {show.count(measured)} whose greedy output was compared."
             if missing and measured
