@@ -279,8 +279,8 @@ def shell_violins(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -
 
 def _masses(rows: pl.DataFrame, tau: float) -> Floats:
     """The mass at each distance, a row per extractable sequence."""
-    own = shells(rows, tau=tau)["examples"].filter("extractable")["mass_estimate"]
-    result: Floats = np.array(own.to_list(), dtype=np.float64).reshape(len(own), -1)
+    own = shells(rows, tau=tau)["examples"].filter("extractable")["mass_estimate"].to_list()
+    result: Floats = np.array(own, dtype=np.float64)
     return result
 
 
