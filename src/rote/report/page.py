@@ -7,12 +7,10 @@ out. Nothing is read from or written to disk.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
-import jinja2
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -21,78 +19,114 @@ from rote.analysis.coverage import character_maximum, hot_spots, spans
 from rote.analysis.rates import log_prob_bounds
 from rote.report import show
 from rote.report.books import longest_table, spots_table
+from rote.report.figures import run_figures
+from rote.report.keys import keyed
+from rote.report.layout import render_page
 from rote.report.method import meaning, method
 from rote.report.near import near_facts, near_section, variants
+from rote.report.pack import Side, pack
+from rote.report.reader import EXAMPLES, example_blocks, text_blocks
 from rote.report.sampled import sampled_section
 from rote.report.strip import strip
 from rote.report.tables import coverage_table, groups, odds_table, schemes_table
 from rote.report.words import headline, lede, provenance
 
-Passages = Callable[[dict[str, Any]], tuple[str, str]]
-
 PASSAGES = 10
-SPOTS = 10
+SPOTS = 300
 SPOTS_AT = 0.5
 
 
-def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], scores: pl.DataFrame, passages: Passages) -> str:
+class Passages(Protocol):
+    """The texts of a run: the scanned one, or None, and (prefix, suffix) of a row."""
+
+    @property
+    def text(self) -> str | None: ...
+
+    def __getitem__(self, row: Mapping[str, Any]) -> tuple[str, str]: ...
+
+
+def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], scores: pl.DataFrame, texts: Passages) -> str:
     """The report of a scan or score run as HTML, ready to be written as UTF-8.
 
-    `scores` is the whole score table, every scheme; the first scheme of the manifest is shown in full. `passages` gives
-    (prefix, suffix) as text for a row of it and is asked only for the rows shown.
+    `scores` is the whole score table, every scheme; the first scheme of the manifest is shown in full.
     """
+    text = texts.text
+    manifest, summary = keyed(manifest, "manifest"), keyed(summary, "summary")
     scheme = manifest["schemes"][0]
     rows = scores.filter(pl.col("scheme") == scheme)
     found = summary["schemes"].get(scheme, {})
     # Examples that were given may come from different texts, where equal positions mean nothing.
     strongest = _strongest(rows, math.log(summary["tau"]), overlapping=manifest["kind"] == "score")
     best = _best_by_character(rows, manifest)
-    places = [row["suffix_start"] for row in strongest]
-    return (
-        environment()
-        .get_template("report.html.j2")
-        .render(
-            kind=manifest["kind"],
-            created=manifest.get("created"),
-            created_words=_date(manifest.get("created")),
-            source_name=show.literal(manifest["source"]["name"]),
-            model_name=show.literal(manifest["model"]["name"]),
-            warnings=[show.literal(warning) for warning in summary.get("warnings", [])],
-            headline=headline(manifest, summary, found),
-            lede=lede(manifest, summary, found),
-            provenance=provenance(manifest, found, best),
-            cards=_cards(manifest, summary, found),
-            strip=None if best is None else strip(best, tau=summary["tau"], positions=places),
-            coverage=coverage_table(found),
-            longest=longest_table(found, lambda entry: passages(dict(entry))[1]),
-            spots=_spots(rows, manifest, passages),
-            spots_at=show.threshold(SPOTS_AT),
-            sampled=sampled_section(manifest, summary, found),
-            odds=odds_table(manifest, found),
-            near=near_section(manifest, found),
-            passages=[_passage(i, row, manifest, passages) for i, row in enumerate(strongest, 1)],
-            passages_title=_passages_title(len(strongest)),
-            passages_caption=_passages_caption(manifest, summary, rows, len(strongest)),
-            groups=groups(rows, summary["tau"], manifest),
-            schemes=schemes_table(manifest, summary),
-            meaning=meaning(manifest, rows),
-            method=method(manifest, summary, found),
+    near = near_section(manifest, found)
+    unit = show.unit(manifest)
+    side = Side("", show.literal(manifest["model"]["name"]), scheme, rows, manifest.get("near"))
+    blocks = text_blocks(text) if text is not None else example_blocks(_by_likelihood(rows, texts))
+    spots = _spots(rows, manifest, texts)
+    return render_page(
+        "report.html.j2",
+        packed=pack([side], tau=summary["tau"], length=None if text is None else len(text), unit=unit),
+        figures=[figure for figure in run_figures(manifest, summary, rows) if figure.name != "heatmap"],
+        kind=manifest["kind"],
+        created=manifest.get("created"),
+        created_words=_date(manifest.get("created")),
+        source_name=show.literal(manifest["source"]["name"]),
+        model_name=show.literal(manifest["model"]["name"]),
+        warnings=[show.literal(warning) for warning in summary.get("warnings", [])],
+        headline=headline(manifest, summary, found),
+        lede=lede(manifest, summary, found),
+        provenance=provenance(manifest, found, best),
+        cards=_cards(manifest, summary, found),
+        strip=None if best is None else strip(best, tau=summary["tau"]),
+        lanes=_lanes(near is not None),
+        blocks=blocks,
+        reader_caption=_reader_caption(manifest, len(blocks), rows.height),
+        reader_note=f"Click on the text, or select some of it, to see the {unit} that it belongs to.",
+        coverage=coverage_table(found),
+        longest=longest_table(found, lambda entry: texts[dict(entry)][1]),
+        spots=spots,
+        spots_at=show.threshold(SPOTS_AT),
+        spots_listed=_listed(len(spots)),
+        sampled=sampled_section(manifest, summary, found),
+        odds=odds_table(manifest, found),
+        near=near,
+        passages=[_passage(i, row, manifest, texts) for i, row in enumerate(strongest, 1)],
+        passages_title=_passages_title(len(strongest)),
+        passages_caption=_passages_caption(manifest, summary, rows, len(strongest)),
+        groups=groups(rows, summary["tau"], manifest),
+        schemes=schemes_table(manifest, summary),
+        meaning=meaning(manifest, rows),
+        method=method(manifest, summary, found),
+    )
+
+
+def _lanes(near: bool) -> list[dict[str, Any]]:
+    """What is drawn over one another: a lane for each column that a character can be shaded by."""
+    lanes = [{"run": 0, "column": "log_prob", "name": "verbatim"}]
+    return [*lanes, {"run": 0, "column": "lower", "name": "near-verbatim"}] if near else lanes
+
+
+def _by_likelihood(rows: pl.DataFrame, texts: Passages) -> list[tuple[int, str, str]]:
+    """Row, prefix and suffix of each example, the likeliest first, as far as a page shows them."""
+    order = np.argsort(-np.exp(log_prob_bounds(rows)[0]), kind="stable")[:EXAMPLES].tolist()
+    names = rows["example_id"].to_list()
+    return [(row, *texts[{"example_id": names[row]}]) for row in order]
+
+
+def _reader_caption(manifest: Mapping[str, Any], blocks: int, rows: int) -> str:
+    if manifest["kind"] == "scan":
+        return (
+            "Each character is shaded by the highest probability of any window whose suffix covers it, in the lighter "
+            "tones of the strip’s colours; unshaded is below τ."
         )
+    left = rows - blocks
+    return "The prefix is grey, the suffix shaded by its probability; the likeliest come first." + (
+        f" {show.counted(left, 'example')} of {show.count(rows)} left out here; the table has all." if left else ""
     )
 
 
-@cache
-def environment() -> jinja2.Environment:
-    """What lays out every page of the report: escapes by itself, and refuses a name that it was not given."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("rote.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["typeset"] = show.typeset
-    return environment
+def _listed(spots: int) -> str:
+    return f"The {show.count(SPOTS)} longest." if spots == SPOTS else ""
 
 
 def _strongest(rows: pl.DataFrame, floor: float, *, overlapping: bool) -> list[dict[str, Any]]:
@@ -118,7 +152,7 @@ def _best_by_character(rows: pl.DataFrame, manifest: Mapping[str, Any]) -> NDArr
     return character_maximum(*spans(rows), log_prob_bounds(rows)[0], manifest["source"]["characters"])
 
 
-def _spots(rows: pl.DataFrame, manifest: Mapping[str, Any], passages: Passages) -> list[list[str]]:
+def _spots(rows: pl.DataFrame, manifest: Mapping[str, Any], texts: Passages) -> list[list[str]]:
     """The longest hot-spots of a scan."""
     if manifest["kind"] != "scan":
         return []
@@ -126,7 +160,7 @@ def _spots(rows: pl.DataFrame, manifest: Mapping[str, Any], passages: Passages) 
     found = hot_spots(rows, length, SPOTS_AT, top=SPOTS)
 
     def words(spot: Any) -> str:
-        return passages({"start": spot.start, "suffix_start": spot.start, "suffix_end": spot.end})[1]
+        return texts[{"start": spot.start, "suffix_start": spot.start, "suffix_end": spot.end}][1]
 
     return spots_table(found, length, words)
 
@@ -215,14 +249,15 @@ def _passages_caption(manifest: Mapping[str, Any], summary: Mapping[str, Any], r
     return f"No {unit} reaches τ = {tau}, so there is no passage to show; {rest}."
 
 
-def _passage(number: int, row: dict[str, Any], manifest: Mapping[str, Any], passages: Passages) -> dict[str, Any]:
-    prefix, suffix = passages(row)
+def _passage(number: int, row: dict[str, Any], manifest: Mapping[str, Any], texts: Passages) -> dict[str, Any]:
+    prefix, suffix = texts[row]
+    row = keyed(row, f"scores/{show.literal(row['example_id'])}/{row['scheme']}")
     place = [] if manifest["kind"] == "scan" else [show.literal(row["example_id"])]
     if row["suffix_start"] is not None:
         where = f"characters {show.count(row['suffix_start'])} to {show.count(row['suffix_end'])}"
         if length := manifest["source"].get("characters"):
             where += f", at {100 * row['suffix_start'] / length:.1f}% of the text"
-        place.append(where if place else where.capitalize())
+        place.append(where if place else f"C{where[1:]}")
     log_prob = row["log_prob"]
     return {
         "number": number,

@@ -1,11 +1,9 @@
-"""The heatmap strip: how likely each part of a text is to come out, as data for an inline SVG."""
+"""The heatmap strip: how likely each part of a text is to come out, in colours and in words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,60 +11,37 @@ from numpy.typing import NDArray
 
 from rote.report import show
 
-BINS = 1000
 LEVELS = 12  # one colour each: the style sheet has as many
 _PARTS = 20  # rows of the table that says the same in words
-_APART = 3.0  # percent of the strip's width between two passage numbers, so that they can be read
 
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """Everything the template draws. Positions (`left`, `at`) are percent of the strip's width."""
+    """What the page says of a strip; its script draws it. Positions (`left`) are percent of the legend's width."""
 
-    count: int
     levels: int
-    bins: list[dict[str, Any]]  # only those at or above tau
-    ticks: list[dict[str, Any]]
     legend: list[dict[str, Any]]
-    marks: list[dict[str, Any]]
     table: list[dict[str, Any]]
     description: str
     caption: str
 
 
-def strip(best: NDArray[np.float64], *, tau: float, positions: Sequence[int] = ()) -> Strip:
-    """`best`: for each character the largest log p_z over the windows whose suffix covers it (-inf: below tau or none).
-
-    `positions`: where the numbered passages start, marked above the strip.
-    """
+def strip(best: NDArray[np.float64], *, tau: float) -> Strip:
+    """`best`: for each character the largest log p_z over the windows whose suffix covers it, or -inf."""
     length, floor = best.size, math.log(tau)
-    count = min(BINS, length)
-    shown = [i for i in _spread(best, count) if i["highest"] >= floor]
-    for item in shown:
-        item["level"] = _level(item["highest"], floor)
-        item["title"] = (
-            f"Characters {_range(item['start'], item['end'])} ({_part(item['start'], length)} of the text): "
-            f"up to {show.probability(item['highest'])}, {show.one_in(item['highest'])}"
-        )
     reached = float((best >= floor).mean())
-    unit = show.counted(-(-length // count), "character")
     return Strip(
-        count=count,
         levels=LEVELS,
-        bins=shown,
-        ticks=[_tick(share, length) for share in (0, 20, 40, 60, 80, 100)],
         legend=_legend(floor),
-        marks=_marks(positions, length),
         table=[_table_row(item, best, floor, length) for item in _spread(best, min(_PARTS, length))],
         description=(
-            f"Heatmap of the text from its first to its last of {show.count(length)} characters. "
-            f"{show.percent(reached)} of them reach the threshold of {tau:g}. "
-            "The table below says the same in numbers."
+            f"The text from its first to its last of {show.count(length)} characters. "
+            f"{show.percent(reached)} of them reach the threshold of {tau:g}."
         ),
         caption=(
-            f"The whole text from left to right, in {show.counted(count, 'bin')} of at most {unit}. Each bin shows "
-            "the highest probability of any window whose suffix covers one of its characters; blank is below "
-            f"τ = {tau:g}."
+            "The whole text from left to right. Each place shows the highest probability of any window whose suffix "
+            f"covers one of its characters; blank is below τ = {tau:g}. Point at it for the number; click to "
+            "read there."
         ),
     )
 
@@ -101,27 +76,6 @@ def _legend(floor: float) -> list[dict[str, Any]]:
     if floor < 0:
         ticks.append({"left": 0.0, "label": show.probability(floor)})
     return ticks[::-1]
-
-
-def _tick(share: int, length: int) -> dict[str, Any]:
-    edge = {0: "from", 100: "to"}.get(share, "")
-    return {"left": share, "characters": show.count(round(share * length / 100)), "percent": f"{share}%", "edge": edge}
-
-
-def _marks(positions: Sequence[int], length: int) -> list[dict[str, Any]]:
-    """The passages' numbers, moved apart until all can be read; each is tied to its true place by a line."""
-    order = sorted(range(len(positions)), key=lambda i: positions[i])
-    true = [100 * positions[i] / length for i in order]
-    placed = [min(max(at, _APART / 2), 100 - _APART / 2) for at in true]
-    for _ in range(200):
-        for left, right in pairwise(range(len(placed))):
-            push = max(0.0, _APART - (placed[right] - placed[left])) / 2
-            placed[left], placed[right] = placed[left] - push, placed[right] + push
-        placed = [min(max(at, _APART / 2), 100 - _APART / 2) for at in placed]
-    return [
-        {"number": i + 1, "at": round(at, 3), "left": round(left, 3), "percent": _part(positions[i], length)}
-        for i, at, left in zip(order, true, placed, strict=True)
-    ]
 
 
 def _table_row(item: dict[str, Any], best: NDArray[np.float64], floor: float, length: int) -> dict[str, Any]:

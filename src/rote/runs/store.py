@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import polars as pl
 import pyarrow as pa
@@ -102,10 +102,12 @@ class Run:
 
     @property
     def scores(self) -> pl.DataFrame:
-        shards = self.shards()
-        if not shards:
-            return pl.DataFrame(pl.from_arrow(SCHEMA.empty_table()))
-        return pl.concat([_read(path) for path in shards])
+        shards = list(self.parts())
+        return pl.concat(shards) if shards else pl.DataFrame(pl.from_arrow(SCHEMA.empty_table()))
+
+    def parts(self) -> Iterator[pl.DataFrame]:
+        """The score table, shard by shard: for what need not hold it whole."""
+        return map(_read, self.shards())
 
     @property
     def text(self) -> str | None:
@@ -130,9 +132,7 @@ class Run:
         """Write report.html from what the folder holds, and return its path."""
         from rote.report.page import render
 
-        page = render(
-            manifest=self.manifest, summary=self.summary, scores=self.scores, passages=Passages(self).__getitem__
-        )
+        page = render(manifest=self.manifest, summary=self.summary, scores=self.scores, texts=Passages(self))
         write_whole(self.folder / "report.html", page.encode("utf-8", "replace"))
         return self.folder / "report.html"
 
@@ -245,15 +245,24 @@ class Passages:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that it is there in full or not at all, whatever happens meanwhile."""
+    with whole_file(path) as out:
+        out.write(content)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to piece by piece that is there in full or not at all, whatever happens meanwhile."""
     part = path.with_name(f".{path.name}.part")
     try:
         with part.open("wb") as out:
-            out.write(content)
+            yield out
             out.flush()
             os.fsync(out.fileno())
         os.replace(part, path)
-    except OSError as error:
+    except (Exception, KeyboardInterrupt) as error:
         part.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise RunError(
             f"cannot write {path}: {error.strerror}. Free some space or mend the permissions, then run the same "
             "command again: what is stored already is kept."

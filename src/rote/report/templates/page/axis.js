@@ -1,0 +1,141 @@
+// Axes of plots: where a value stands, which values get a tick, and how a tick is printed.
+
+const LINE = 16; // height of a line of text in a plot, in pixels
+const GAP = 12; // least space between two tick labels
+
+const SUPERSCRIPTS = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
+
+/** An axis with its limits, and where values stand on it, between 0 and 1. */
+function scaled(axis, values) {
+  const log = axis.scale === "log";
+  const [low, high] = axis.limits ?? extent(values, log);
+  const change = log ? Math.log10 : (value) => value;
+  const from = change(low);
+  const span = change(high) - from || 1;
+  return { ...axis, log, low, high, at: (value) => (change(value) - from) / span, back: (share) => (log ? 10 ** (from + share * span) : from + share * span) };
+}
+
+function extent(values, log) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of values) {
+    if (value === null || (log && value <= 0)) continue;
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  if (low > high) return log ? [0.1, 1] : [0, 1];
+  if (low === high) return log ? [low / 2, high * 2] : [low - 0.5, high + 0.5];
+  return [low, high];
+}
+
+/** Nice values within a linear axis, `step` apart, where step is 1, 2 or 5 times a power of ten. */
+function steps(axis, most) {
+  const span = axis.high - axis.low;
+  const whole = axis.format === "count" ? 1 : 0;
+  let power = 10 ** Math.floor(Math.log10(span / most));
+  if (!(power > 0)) power = 1;
+  const step = Math.max([1, 2, 5, 10].map((factor) => factor * power).find((one) => span / one <= most * 1.0001) ?? 10 * power, whole);
+  const found = [];
+  for (let i = Math.ceil(axis.low / step - 1e-9); i <= axis.high / step + 1e-9; i++) found.push(Number((i * step).toPrecision(12)));
+  return found;
+}
+
+/** Powers of ten within a logarithmic axis, every `stride`-th; where there are fewer than two, 2 and 5 times them too. */
+function decades(axis, stride) {
+  const first = Math.ceil(Math.log10(axis.low) - 1e-9);
+  const last = Math.floor(Math.log10(axis.high) + 1e-9);
+  const found = [];
+  for (let power = last; power >= first; power -= stride) found.unshift(Number(`1e${power}`));
+  if (found.length > 1 || stride > 1) return found;
+  for (let power = first - 1; power <= last; power++) {
+    for (const factor of [2, 5]) {
+      const value = Number(`${factor}e${power}`);
+      if (value >= axis.low && value <= axis.high) found.push(value);
+    }
+  }
+  return found.sort((a, b) => a - b);
+}
+
+/** A tick's label: settings, not results, so short and without keys. */
+function tickLabel(axis, value) {
+  if (axis.format === "percent") return `${axis.log ? general(100 * value, 3) : show.number(Number((100 * value).toPrecision(12)))}%`;
+  if (axis.format === "count") return value >= 1e6 && axis.log ? show.prompts(value) : show.number(value).includes(".") ? show.number(value) : signedCount(value);
+  if (axis.log && (value < 0.99e-4 || value >= 1e6)) {
+    const power = Math.floor(Math.log10(value) + 1e-9);
+    const factor = Math.round(value / 10 ** power);
+    const raised = [...String(power)].map((c) => SUPERSCRIPTS[c]).join("");
+    return factor === 1 ? `10${raised}` : `${factor}×10${raised}`;
+  }
+  return show.number(value);
+}
+
+function signedCount(value) {
+  return value < 0 ? `−${show.count(-value)}` : show.count(value);
+}
+
+/**
+ * The ticks of an axis that is `length` pixels long: value, at (0 to 1) and label lines, none overlapping another.
+ * `room(lines)`: the pixels that a label takes along the axis.
+ */
+function ticksOf(axis, length, room) {
+  const marks = (axis.marks ?? []).map(([value, label]) => ({ value, at: axis.at(value), lines: [label] }));
+  const free = (tick) => marks.every((mark) => Math.abs(mark.at - tick.at) * length >= (room(mark.lines) + room(tick.lines)) / 2 + GAP / 2);
+  const beyond = marks.length ? Math.max(...marks.map((mark) => mark.at)) : -Infinity;
+  if (axis.scale === "category") return categoryTicks(axis, length, room);
+  let found = [];
+  for (let fewer = 0; fewer < 20; fewer++) {
+    const values = axis.log ? decades(axis, 1 + fewer) : steps(axis, Math.max(1, Math.min(8, Math.floor(length / 45)) - fewer));
+    found = values.map((value) => ({ value, at: axis.at(value), lines: [tickLabel(axis, value)] }));
+    found = found.filter((tick) => tick.at > -1e-6 && tick.at < 1 + 1e-6 && tick.at > beyond + 1e-6 && free(tick));
+    if (found.every((tick, i) => !i || apart(found[i - 1], tick, length, room))) break;
+  }
+  return [...marks, ...found];
+}
+
+function apart(one, next, length, room) {
+  return (next.at - one.at) * length >= (room(one.lines) + room(next.lines)) / 2 + GAP;
+}
+
+/** A tick for each name: its label broken into lines, cut off where even that does not fit, or only every so many. */
+function categoryTicks(axis, length, room) {
+  const slot = length / Math.max(axis.high - axis.low, 1) - GAP / 2;
+  const stride = Math.max(1, Math.ceil(Math.min(30, Math.max(...axis.names.map((name) => room([name])))) / Math.max(slot, 1)));
+  const ticks = [];
+  for (let place = 0; place < axis.names.length; place += stride) {
+    const lines = wrapped(axis.names[place], slot * stride, (text) => room([text]), 3);
+    ticks.push({ value: place, at: axis.at(place), lines });
+  }
+  return ticks;
+}
+
+/** A text in lines no wider than `width`, broken at spaces or, where there are none, anywhere; cut off after `most`. */
+function wrapped(text, width, measure, most) {
+  const lines = [];
+  let line = "";
+  for (let piece of text.split(/(?<=[\s\-_/])/)) {
+    if (line && measure((line + piece).trimEnd()) > width) {
+      lines.push(line.trimEnd());
+      line = "";
+    }
+    while (piece.length > 1 && measure(piece.trimEnd()) > width) {
+      let keep = piece.length - 1;
+      while (keep > 1 && measure(piece.slice(0, keep)) > width) keep--;
+      lines.push(piece.slice(0, keep));
+      piece = piece.slice(keep);
+    }
+    line += piece;
+  }
+  if (line.trimEnd()) lines.push(line.trimEnd());
+  if (lines.length <= most) return lines.length ? lines : [""];
+  let last = lines[most - 1];
+  while (last.length > 1 && measure(`${last}…`) > width) last = last.slice(0, -1);
+  return [...lines.slice(0, most - 1), `${last}…`];
+}
+
+/** How a value of an axis is printed as a result, and what `data-as` calls it. */
+function valueText(axis, value) {
+  if (value === null) return [MISSING, "number"];
+  if (axis.format === "percent") return [show.percent(value), "percent"];
+  if (axis.format === "count") return [show.count(value), "count"];
+  if (axis.format === "probability") return [show.probability(Math.log(value)), "number"];
+  return [show.number(value), "number"];
+}
