@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rote.runs.check import check
     from rote.runs.compare import compare
     from rote.runs.engine import scan, score
+    from rote.runs.export import export
     from rote.runs.rate import rate
     from rote.runs.reconstruct import Reconstruction, reconstruct
     from rote.runs.store import Run
@@ -49,6 +50,7 @@ _HOME = {
     "compare": "rote.runs.compare",
     "scan": "rote.runs.engine",
     "score": "rote.runs.engine",
+    "export": "rote.runs.export",
     "rate": "rote.runs.rate",
     "Reconstruction": "rote.runs.reconstruct",
     "reconstruct": "rote.runs.reconstruct",
@@ -75,6 +77,7 @@ __all__ = [
     "check",
     "compare",
     "expected_queries",
+    "export",
     "load",
     "near_verbatim",
     "queries_needed",
