@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+from markupsafe import Markup
+
+from rote.report.figure import Figure, as_json
+from rote.report.layout import SCRIPTS, _plot, environment, script_hash
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright found: install Rote with its dev extra")
 
@@ -67,3 +72,45 @@ def opened(browser: Any, path: Path, **context: Any) -> Iterator[Any]:
         assert not wrong, wrong
     finally:
         own.close()
+
+
+PAGE = """{% extends "base.html.j2" %}{% import "macros.html.j2" as page %}
+{% block title %}plots{% endblock %}
+{% block content %}<h1>Plots</h1><section aria-labelledby="numbers"><h2 id="numbers">Plots</h2>
+{% for plot in plots %}{{ page.plot(plot) }}{% endfor %}{{ body }}</section>{% endblock %}"""
+
+START = """
+const given = page.runs.map((run) => ({
+  ...run,
+  log_prob: Float64Array.from(run.log_prob, (value) => value ?? -Infinity),
+  flags: Uint8Array.from(run.flags),
+}));
+drawFigures(JSON.parse(document.getElementById("rote-figures").textContent), given);
+enhanceTables();
+window.parts = { sharesAt, chanceAt, runs: given, GENERATIONS, ticksOf, scaled, wrapped };
+"""
+
+
+def plot_page(path: Path, figures: Sequence[Figure], runs: Sequence[Mapping[str, Any]] = (), body: str = "") -> Path:
+    """A page of plots alone, under the base and the script of every page. `body`: HTML that goes below them.
+
+    Of a run: `key`, `name`, `log_prob` (None: of 0) and `flags`.
+    """
+    folder = files("rote.report") / "templates" / "page"
+    parts = [(folder / f"{name}.js").read_text("utf-8") for name in SCRIPTS if name not in ("strip", "reader", "start")]
+    code = '(() => {\n"use strict";\n' + "\n".join([*parts, START]) + "})();\n"
+    html = (
+        environment()
+        .from_string(PAGE)
+        .render(
+            script=Markup(code),
+            script_hash=script_hash(code),
+            data={"tau": 0.001, "length": None, "unit": "window", "runs": list(runs)},
+            blobs={},
+            figures={figure.name: as_json(figure) for figure in figures},
+            plots=[_plot(figure) for figure in figures],
+            body=Markup(body),
+        )
+    )
+    path.write_text(html, encoding="utf-8")
+    return path

@@ -19,7 +19,7 @@ from rote.report.figure import Figure, as_json
 from rote.report.keys import keyed, mark, marked, plain
 from rote.report.pack import Packed
 
-SCRIPTS = ("show", "data", "plot", "strip", "reader", "table", "start")
+SCRIPTS = ("show", "data", "axis", "layers", "pointer", "plot", "prompts", "strip", "reader", "table", "start")
 """The parts of the page's script, in order; each is a file of plain functions that see the ones before."""
 
 TABLE_ROWS = 200

@@ -44,7 +44,8 @@ function decades(axis, stride) {
   const first = Math.ceil(Math.log10(axis.low) - 1e-9);
   const last = Math.floor(Math.log10(axis.high) + 1e-9);
   const found = [];
-  for (let power = last; power >= first; power -= stride) found.unshift(Number(`1e${power}`));
+  const start = axis.format === "count" ? first : last - Math.floor((last - first) / stride) * stride; // with 1 in it
+  for (let power = start; power <= last; power += stride) found.push(Number(`1e${power}`));
   if (found.length > 1 || stride > 1) return found;
   for (let power = first - 1; power <= last; power++) {
     for (const factor of [2, 5]) {

@@ -1,0 +1,117 @@
+// The plot of (n, p) rates: a slider chooses p, and the curves are counted anew from the rows of the runs.
+
+const LEAST_P = 0.01;
+const MOST_P = 0.999999;
+const PER_DECADE = 20;
+const GENERATIONS = [...new Set(Array.from({ length: 7 * PER_DECADE + 1 }, (_, i) => Math.round(10 ** (i / PER_DECADE))))];
+
+const sortedBounds = new WeakMap();
+
+/** Ascending lower and upper bounds on the rows' log p_z: a row that was stopped early may be anything below its own. */
+function ascendingBounds(run) {
+  if (!sortedBounds.has(run)) {
+    const upper = Float64Array.from(run.log_prob);
+    const lower = upper.map((value, row) => (run.flags[row] & 2 ? -Infinity : value));
+    sortedBounds.set(run, { lower: lower.sort(), upper: upper.sort() });
+  }
+  return sortedBounds.get(run);
+}
+
+/** How many rows appear at least once in n generations with probability p or more. */
+function reaching(ascending, n, p) {
+  let [low, high] = [0, ascending.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (atLeastOnce(Math.exp(ascending[middle]), n) >= p) high = middle;
+    else low = middle + 1;
+  }
+  return ascending.length - low;
+}
+
+/** The share of a run's rows at (n, p): `low` takes stopped rows as never extracted, `high` as likely as their bounds. */
+function sharesAt(run, n, p) {
+  const { lower, upper } = ascendingBounds(run);
+  return { low: reaching(lower, n, p) / lower.length, high: reaching(upper, n, p) / upper.length };
+}
+
+/** The layers of one run's curve: a line where the share is known, a band where stopped rows leave a range. */
+function curveOf(run, p, label, colour) {
+  const found = GENERATIONS.map((n) => ({ n, ...sharesAt(run, n, p) }));
+  const isOpen = (place) => place >= 0 && place < found.length && found[place].low !== found[place].high;
+  const band = found.filter((_, i) => isOpen(i - 1) || isOpen(i) || isOpen(i + 1)); // up to where it joins the line
+  const layer = (kind, rows, data) => ({
+    kind, label, colour, live: true, data: { x: rows.map(({ n }) => n), ...data },
+    keyOf: (column, row) => column === "x" ? null : `np/${run.key}/${rows[row].n}/${p}${column === "high" ? "/upper" : ""}`,
+  });
+  const line = layer("line", found, { y: found.map(({ low, high }) => (low === high ? low : null)) });
+  if (!band.length) return [line];
+  return [layer("band", band, { low: band.map(({ low }) => low), high: band.map(({ high }) => high) }), line];
+}
+
+/** p at a place of the slider, which runs along the log odds: with two digits of p, or of what is missing to 1. */
+function chanceAt(logOdds) {
+  const p = 1 / (1 + Math.exp(-logOdds));
+  if (p < 0.5) return Math.max(LEAST_P, Number(p.toPrecision(2)));
+  const miss = Number((1 / (1 + Math.exp(logOdds))).toPrecision(2));
+  return Math.min(MOST_P, Number((1 - miss).toFixed(7)));
+}
+
+function logOddsOf(p) {
+  return Math.log(p / (1 - p));
+}
+
+/** Puts the slider above the plot. One run keeps the curves for fixed p beside its own; of several each has one curve. */
+function choosePrompts(plot, runs) {
+  const last = GENERATIONS[GENERATIONS.length - 1];
+  const given = plot.figure.layers.map((layer) => (layer.kind === "rule" ? { ...layer, data: { ...layer.data, x1: [last] } } : layer));
+  const names = given.filter((layer) => layer.kind === "line").map((layer) => layer.label);
+  let p = 0.5;
+  plot.x = { ...plot.figure.x, limits: [1, last] };
+  plot.before = runs.map((run) => () => ascendingBounds(run));
+  plot.layersNow = () => {
+    if (runs.length > 1) {
+      const curves = runs.flatMap((run, i) => curveOf(run, p, names[i] ?? run.name, i));
+      return [...given.filter((layer) => layer.kind === "rule" || (layer.kind === "interval" && p === 0.5)), ...curves];
+    }
+    const label = `p = ${show.threshold(p)}`;
+    // The chosen curve stands in for the given one at the same p.
+    return [...given.filter((layer) => plain(layer.label) !== label), ...curveOf(runs[0], p, label, null)];
+  };
+  const choose = (chosen) => {
+    p = chosen;
+    if (plot.drawn) drawSoon(plot);
+  };
+  plot.element.insertBefore(slider(choose), plot.canvas);
+}
+
+function slider(choose) {
+  const range = make("input", { type: "range", min: logOddsOf(LEAST_P), max: logOddsOf(MOST_P), step: "any", id: "prompts-p" });
+  const exact = make("input", { type: "number", min: LEAST_P, max: MOST_P, step: "any", inputmode: "decimal" });
+  const output = make("output", { for: "prompts-p" });
+  const settle = (p) => {
+    output.textContent = `p = ${show.threshold(p)}`;
+    range.setAttribute("aria-valuetext", show.threshold(p));
+    choose(p);
+  };
+  range.addEventListener("input", () => {
+    const p = chanceAt(Number(range.value));
+    exact.value = p;
+    settle(p);
+  });
+  // The browser's own steps of a slider with step "any" are a hundredth of it; nearer to 1 that is just right.
+  exact.addEventListener("change", () => {
+    const p = Math.min(MOST_P, Math.max(LEAST_P, exact.valueAsNumber || 0.5));
+    exact.value = p;
+    range.value = logOddsOf(p);
+    settle(p);
+  });
+  range.value = 0;
+  exact.value = 0.5;
+  output.textContent = "p = 50%";
+  range.setAttribute("aria-valuetext", "50%");
+  return make("div", { class: "plot-tools noprint" },
+    make("label", {}, make("span", {}, "Probability of coming at least once"), range),
+    output,
+    make("label", {}, make("span", {}, "or exactly"), exact),
+  );
+}
