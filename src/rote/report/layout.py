@@ -24,10 +24,12 @@ SCRIPTS = ("show", "data", "axis", "layers", "pointer", "plot", "prompts", "stri
 
 TABLE_ROWS = 200
 """Rows of a plot's table that the page prints."""
+NO_ROWS: dict[str, Any] = {"tau": None, "length": None, "unit": "", "runs": [], "table": None}
+"""What the script is told on a page without rows: its plots and tables need none."""
 
 
 def render_page(template: str, *, packed: Packed | None, figures: Iterable[Figure], **content: Any) -> str:
-    """A template filled in. `packed` and `figures` travel inside the page, for its script."""
+    """A template filled in. `packed` (None: the page shows no rows) and `figures` travel inside it, for its script."""
     drawn = list(figures)
     code = script()
     return (
@@ -36,7 +38,7 @@ def render_page(template: str, *, packed: Packed | None, figures: Iterable[Figur
         .render(
             script=Markup(code),
             script_hash=script_hash(code),
-            data=packed.data if packed is not None else None,
+            data=packed.data if packed is not None else NO_ROWS,
             blobs=packed.blobs if packed is not None else {},
             figures={figure.name: as_json(figure) for figure in drawn},
             plots=defaultdict(lambda: None, {figure.name: _plot(figure) for figure in drawn}),
