@@ -28,7 +28,7 @@ from rote.report import show
 BLOCK = 512
 """Rows whose tokens are packed together: some tens of kilobytes."""
 
-DETAILS = 8_500_000
+DETAILS = 10_500_000
 """Characters of the page that all rows' tokens and outputs may take."""
 
 EXACT = 400_000
@@ -181,7 +181,7 @@ def _tokens(rows: pl.DataFrame) -> _Tokens:
     counts, log_probs = _flat(rows, "token_log_probs")
     _, ranks = _flat(rows, "ranks")
     end_counts, ends = _flat(rows, "token_ends")
-    lengths = np.diff(ends.astype(np.int64), prepend=0)
+    lengths: NDArray[np.int64] = np.diff(ends.astype(np.int64), prepend=np.int64(0))
     first = np.cumsum(end_counts)[:-1][end_counts[1:] > 0] if end_counts.size else np.zeros(0, np.int64)
     lengths[first] = ends[first]
     codes, palette = printed(log_probs.astype(np.float64))
@@ -222,6 +222,7 @@ def printed(log_probs: NDArray[np.float64]) -> tuple[NDArray[np.uint16], list[st
 def _blocks(rows: pl.DataFrame, tokens: _Tokens, kept: NDArray[np.int64]) -> list[bytes]:
     starts = np.concatenate(([0], np.cumsum(tokens.counts)))
     end_starts = np.concatenate(([0], np.cumsum(tokens.end_counts)))
+    candidates = None if "candidates" not in rows.columns or _empty(rows, "candidates") else rows["candidates"]
     blocks = []
     for first in range(0, rows.height, BLOCK):
         own = kept[np.searchsorted(kept, first) : np.searchsorted(kept, first + BLOCK)]
@@ -238,7 +239,7 @@ def _blocks(rows: pl.DataFrame, tokens: _Tokens, kept: NDArray[np.int64]) -> lis
             (codes & 255).astype(np.uint8).tobytes(),
             (codes >> 8).astype(np.uint8).tobytes(),
             varints(tokens.ranks[at]),
-            json.dumps(_outputs(rows[own.tolist()]), ensure_ascii=False, separators=(",", ":")).encode("utf-8"),
+            json.dumps(_outputs(candidates, own), ensure_ascii=False, separators=(",", ":")).encode("utf-8"),
         ]
         sizes = np.array([len(section) for section in sections], dtype="<u4").tobytes()
         blocks.append(zlib.compress(sizes + b"".join(sections), 6))
@@ -261,25 +262,24 @@ def varints(values: NDArray[np.int64]) -> bytes:
     last = np.maximum(columns - 1 - np.argmax((shifted > 0)[:, ::-1], axis=1), 0) * (values > 0)
     place = np.arange(columns)
     coded = (shifted & 127) | np.where(place < last[:, None], 128, 0)
-    return coded[place <= last[:, None]].astype(np.uint8).tobytes()
+    return bytes(coded[place <= last[:, None]].astype(np.uint8))
 
 
-def _outputs(rows: pl.DataFrame) -> list[list[Any]]:
+def _outputs(candidates: pl.Series | None, own: NDArray[np.int64]) -> list[list[Any]]:
     """For each row its heaviest outputs near the suffix: edits, probability as printed, of a whole set or not, text."""
-    if "candidates" not in rows.columns:
-        return [[] for _ in range(rows.height)]
-    found = []
-    for candidates in rows["candidates"].to_list():
-        own = []
-        for place, one in enumerate(candidates or ()):
-            if not one["distance"] or len(own) == VARIANTS:
-                continue
-            of_set = one["set_log_prob"] is not None
-            weight = one["set_log_prob"] if of_set else one["log_prob"]
-            text = one["text"] if one["text"] is not None else " ".join(map(str, one["tokens"]))
-            shown = None if weight is None else show.probability(weight)
-            own.append([place, one["distance"], shown, of_set, show.literal(text)])
-        found.append(own)
+    return [] if candidates is None else [_heaviest(listed or ()) for listed in candidates.gather(own).to_list()]
+
+
+def _heaviest(candidates: Sequence[Mapping[str, Any]]) -> list[Any]:
+    found: list[Any] = []
+    for place, one in enumerate(candidates):
+        if not one["distance"] or len(found) == VARIANTS:
+            continue
+        of_set = one["set_log_prob"] is not None
+        weight = one["set_log_prob"] if of_set else one["log_prob"]
+        text = one["text"] if one["text"] is not None else " ".join(map(str, one["tokens"]))
+        shown = None if weight is None else show.probability(weight)
+        found.append([place, one["distance"], shown, of_set, show.literal(text)])
     return found
 
 
@@ -303,6 +303,4 @@ def _download(packed: Packed, sides: Sequence[Side]) -> dict[str, Any]:
 
 
 def _empty(rows: pl.DataFrame, name: str) -> bool:
-    return name in ("repetitions", "split", "lower", "upper", "verdict", "start", "suffix_start", "suffix_end") and (
-        rows[name].null_count() == rows.height
-    )
+    return rows[name].null_count() == rows.height

@@ -26,7 +26,8 @@ _HEIGHT = 1.65  # of a line, in rem
 
 def text_blocks(text: str) -> list[dict[str, Any]]:
     """The whole text, cut at line ends. `joined`: the block begins within a line."""
-    blocks, at, joined = [], 0, False
+    blocks: list[dict[str, Any]] = []
+    at, joined = 0, False
     for part, ends in _parts(text):
         blocks.append({**_block(part), "at": at, "joined": joined, "row": None, "suffix": None})
         at, joined = at + len(part), not ends
@@ -35,7 +36,8 @@ def text_blocks(text: str) -> list[dict[str, Any]]:
 
 def example_blocks(examples: Sequence[tuple[int, str, str]]) -> list[dict[str, Any]]:
     """A block for each (row, prefix, suffix), as many as a page can take."""
-    blocks, characters = [], 0
+    blocks: list[dict[str, Any]] = []
+    characters = 0
     for row, prefix, suffix in examples[:EXAMPLES]:
         characters += len(prefix) + len(suffix)
         if blocks and characters > CHARACTERS:

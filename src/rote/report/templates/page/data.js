@@ -93,7 +93,7 @@ function readBlock(run, bytes) {
       end += lengths[piece];
       if (i < tokens.length) tokens[i].end = end;
     }
-    found.set(place, { tokens, outputs: outputs[row] });
+    found.set(place, { tokens, outputs: outputs[row] ?? [] });
   });
   return found;
 }
