@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from rote.analysis.coverage import character_maximum, coverage
 from rote.analysis.rates import rates
 from rote.report import show
-from rote.report.page import _strongest, render
+from rote.report.page import render, strongest_rows
 from rote.report.strip import LEVELS, strip
 from rote.report.tables import distribution, groups
 from rote.report.words import summary_lines
@@ -394,7 +394,7 @@ def test_the_strongest_passages_do_not_overlap_a_stronger_one(rows: list[tuple[i
         taken = {c for j in wanted for c in range(rows[j][0], rows[j][0] + rows[j][1])}
         if rows[i][2] >= math.log(tau) and not taken & set(range(rows[i][0], rows[i][0] + rows[i][1])):
             wanted.append(i)
-    found = [row["example_id"] for row in _strongest(scores, math.log(tau), overlapping=False)]
+    found = [row["example_id"] for row in strongest_rows(scores, math.log(tau), overlapping=False)]
     assert found == [f"w{i}" for i in wanted[:10]]
 
 

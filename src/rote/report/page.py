@@ -56,7 +56,7 @@ def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], scores: p
     rows = scores.filter(pl.col("scheme") == scheme)
     found = summary["schemes"].get(scheme, {})
     # Examples that were given may come from different texts, where equal positions mean nothing.
-    strongest = _strongest(rows, math.log(summary["tau"]), overlapping=manifest["kind"] == "score")
+    strongest = strongest_rows(rows, math.log(summary["tau"]), overlapping=manifest["kind"] == "score")
     best = _best_by_character(rows, manifest)
     near = near_section(manifest, found)
     unit = show.unit(manifest)
@@ -129,7 +129,7 @@ def _listed(spots: int) -> str:
     return f"The {show.count(SPOTS)} longest." if spots == SPOTS else ""
 
 
-def _strongest(rows: pl.DataFrame, floor: float, *, overlapping: bool) -> list[dict[str, Any]]:
+def strongest_rows(rows: pl.DataFrame, floor: float, *, overlapping: bool) -> list[dict[str, Any]]:
     """The most likely rows at or above tau; unless `overlapping`, none whose suffix overlaps a more likely one's."""
     if not rows.height:
         return []
