@@ -181,7 +181,8 @@ def _tokens(rows: pl.DataFrame) -> _Tokens:
     counts, log_probs = _flat(rows, "token_log_probs")
     _, ranks = _flat(rows, "ranks")
     end_counts, ends = _flat(rows, "token_ends")
-    lengths: NDArray[np.int64] = np.diff(ends.astype(np.int64), prepend=np.int64(0))
+    lengths = ends.astype(np.int64)
+    lengths[1:] -= ends.astype(np.int64)[:-1]
     first = np.cumsum(end_counts)[:-1][end_counts[1:] > 0] if end_counts.size else np.zeros(0, np.int64)
     lengths[first] = ends[first]
     codes, palette = printed(log_probs.astype(np.float64))
