@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -280,7 +280,7 @@ def test_unlocked(count: int, seed: int) -> None:
         assert "unlocked" not in made
         return
     figure = made["unlocked"]
-    kinds = {
+    kinds: dict[str, Callable[[dict[str, Any]], bool]] = {
         "Extractable verbatim": lambda row: row["log_prob"] >= math.log(TAU),
         "Unlocked": lambda row: row["log_prob"] < math.log(TAU) <= math.log(row["lower"]),
         "Below": lambda row: row["lower"] < TAU and row["log_prob"] < math.log(TAU),

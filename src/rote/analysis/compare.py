@@ -233,7 +233,8 @@ def differences(tables: Mapping[str, pl.DataFrame], *, tau: float) -> pl.DataFra
     """One row per example: each run's log_prob and verdict at tau, and how every run differs from the first.
 
     `difference_X` is log p_z in X less that in the first run: infinite where p_z is 0 in one of them, null where it is
-    0 in both or where a row was stopped early in one. `change_X` is gained, lost, both or neither, at tau.
+    0 in both or where a row was stopped early in one. `change_X` is gained, lost, both or neither, at tau. Where
+    another tokenizer cuts X's suffixes elsewhere, `suffix_start_X` and `suffix_end_X` say where.
     """
     names = list(tables)
     first = tables[names[0]]
@@ -244,6 +245,10 @@ def differences(tables: Mapping[str, pl.DataFrame], *, tau: float) -> pl.DataFra
         columns[f"extractable_{name}"] = extractable(table, tau)
         if _has_near(table):
             columns |= {f"lower_{name}": table["lower"], f"upper_{name}": table["upper"]}
+    for name in names[1:]:
+        places = {place: tables[name][place] for place in ("suffix_start", "suffix_end")}
+        if any(not own.equals(first[place], null_equal=True) for place, own in places.items()):
+            columns |= {f"{place}_{name}": own for place, own in places.items()}
     before = extractable(first, tau)
     for name in names[1:]:
         known, moved = _difference(first, tables[name])

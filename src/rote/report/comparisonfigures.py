@@ -73,7 +73,7 @@ def _strips(result: Mapping[str, Any], tables: Mapping[str, pl.DataFrame]) -> Fi
     for place, run in enumerate(runs):
         rows = tables[run["key"]]
         best = character_maximum(*spans(rows), log_prob_bounds(rows)[0], length)
-        made.append(strip_lane(best, tau=tau, lane=_label(run), at=len(runs) - 1 - place))
+        made.append(strip_lane(best, tau=tau, lane=run_label(run), at=len(runs) - 1 - place))
     return Figure(
         name="strips",
         title="Where the text comes out of each",
@@ -83,7 +83,7 @@ def _strips(result: Mapping[str, Any], tables: Mapping[str, pl.DataFrame]) -> Fi
             _which(result),
         ),
         x=Axis("Character of the text", format="count", limits=(0.0, float(length))),
-        y=Axis("", "category", limits=(-0.5, len(runs) - 0.5), names=tuple(_label(run) for run in reversed(runs))),
+        y=Axis("", "category", limits=(-0.5, len(runs) - 0.5), names=tuple(run_label(run) for run in reversed(runs))),
         layers=(Layer("cells", pl.concat(cells for cells, _ in made)),),
         table=pl.concat(table for _, table in made).rename({"lane": "run"}),
         colour=colour_axis(tau, "p_z"),
@@ -154,12 +154,12 @@ def _prompts(result: Mapping[str, Any], tables: Mapping[str, pl.DataFrame]) -> F
         certain = cells.filter(pl.col("rate") == pl.col("rate_upper"))
         open_ended += certain.height < cells.height
         data = certain.select(x=pl.col("n").cast(pl.Float64), y="rate")
-        layers.append(Layer("line", data, _label(run), colour))
+        layers.append(Layer("line", data, run_label(run), colour))
         if result["kind"] == "score":
             known = [cell for cell in run["rates"]["np_table"] if cell["p"] == CHANCE]
             sure = [cell for cell in known if cell["rate"] == cell["rate_upper"]]
             layers += intervals([cell["n"] for cell in sure], sure, "", colour)
-        listed.append(certain.select(pl.lit(_label(run)).alias("run"), "n", "p", share="rate"))
+        listed.append(certain.select(pl.lit(run_label(run)).alias("run"), "n", "p", share="rate"))
     ends = " Curves end where rows that were given up early leave the share open." if open_ended else ""
     return Figure(
         name="prompts",
@@ -229,8 +229,8 @@ def _pair(
     if not known.height:
         return None
     one, two = known["log_prob"].to_numpy(), known["log_prob_right"].to_numpy()
-    x, x_places = edged(f"p_z in {_label(first)}", np.exp(one), least=tau)
-    y, y_places = edged(f"p_z in {_label(other)}", np.exp(two), least=tau)
+    x, x_places = edged(f"p_z in {run_label(first)}", np.exp(one), least=tau)
+    y, y_places = edged(f"p_z in {run_label(other)}", np.exp(two), least=tau)
     before, after = one >= math.log(tau), two >= math.log(tau)
     kinds = np.select([before & after, ~before & after, before & ~after], ["both", "gained", "lost"], "neither")
     points = known.select(
@@ -241,13 +241,13 @@ def _pair(
         y=pl.Series(y_places),
         series=pl.Series(kinds.tolist(), dtype=pl.String),
     )
-    found = cloud(points, x=x, y=y, bins=(60, 60), series=_CHANGES, unit=unit)
+    found = cloud(points, x=x, y=y, bins=(60, 60), names=("p_z_first", "p_z_second"), series=_CHANGES, unit=unit)
     left, bottom = (axis.limits[0] if axis.limits else 0.0 for axis in (x, y))
     start = max(10 * axis.marks[0][0] if axis.marks else end for axis, end in ((x, left), (y, bottom)))
     others = len(result["runs"]) - 1
     return Figure(
         name=f"pair-{first['key'].lower()}-{other['key'].lower()}",
-        title=f"{_label(other)} against {_label(first)}",
+        title=f"{run_label(other)} against {run_label(first)}",
         caption=sentences(
             f"Each point is one {unit} at its p_z in the two runs, likelier in {other['key']} above the diagonal.",
             f"In both: at least τ = {tau:g} in both.{found.said}",
@@ -302,11 +302,11 @@ def _cost(result: Mapping[str, Any]) -> Figure:
 
 def _run_axis(result: Mapping[str, Any]) -> Axis:
     runs = result["runs"]
-    names = tuple(_label(run) if len(runs) <= _NAMED else run["key"] for run in runs)
+    names = tuple(run_label(run) if len(runs) <= _NAMED else run["key"] for run in runs)
     return Axis("", "category", limits=(-0.5, len(runs) - 0.5), names=names)
 
 
-def _label(run: Mapping[str, Any]) -> str:
+def run_label(run: Mapping[str, Any]) -> str:
     """A run's letter and the last part of its folder; its scheme too, where the folder has several."""
     own = re.split(r"[/\\]", str(run["folder"]).rstrip("/\\"))[-1]
     several = str(run["name"]).endswith(f"({run['scheme']})")
@@ -314,7 +314,7 @@ def _label(run: Mapping[str, Any]) -> str:
 
 
 def _row(run: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    return {"run": _label(run), "model": run["model"]["name"], "scheme": run["scheme"], **more}
+    return {"run": run_label(run), "model": run["model"]["name"], "scheme": run["scheme"], **more}
 
 
 def _unit(result: Mapping[str, Any]) -> str:

@@ -39,8 +39,8 @@ _WHISKERS = 0.5  # the curve that carries intervals
 
 RUN_FIGURES = {
     "heatmap": "a scan",
-    "location": "a scan with a p_z at or above the least that is drawn",
-    "histogram": "a p_z at or above the least that is drawn",
+    "location": "a scan in which some p_z is 0.0001 or more",
+    "histogram": "some p_z of 0.0001 or more",
     "prompts": "at least one row",
     **NEAR_FIGURES,
     **GROUP_FIGURES,
@@ -120,7 +120,9 @@ def location_plot(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows:
     x = Axis("Where the suffix starts (character)", format="count", limits=(0.0, length))
     y = Axis("p_z", "log", "probability", limits=(floor, 1.0))
     drawn = drawn.with_columns(y=pl.col("log_prob").exp().clip(floor, 1.0), series=pl.lit("windows"))
-    found = cloud(drawn, x=x, y=y, bins=(200, 40), series={"windows": ("", 0)}, unit="window")
+    found = cloud(
+        drawn, x=x, y=y, bins=(120, 32), names=("suffix_start", "p_z"), series={"windows": ("", 0)}, unit="window"
+    )
     below = points.height - drawn.height
     return Figure(
         name="location",

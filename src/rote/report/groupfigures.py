@@ -18,7 +18,7 @@ from rote.report.layers import FLOOR, intervals, rate_table, rule, sentences, se
 _MOST_GROUPS = 12  # more distinct repetition counts than this are put together by powers of two
 
 GROUP_FIGURES = {
-    "repetitions": "examples that say how often they were repeated",
+    "repetitions": "examples with repetitions",
     "splits": "examples of two or more splits",
     "split-distribution": "examples of two or more splits",
 }

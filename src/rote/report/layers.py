@@ -116,12 +116,14 @@ def cloud(
     x: Axis,
     y: Axis,
     bins: tuple[int, int],
+    names: tuple[str, str],
     series: Mapping[str, tuple[str, int | None]],
     unit: str,
 ) -> Cloud:
     """`points` (`x`, `y`, `series`, and what else the table should have) as they are, or counted where they are many.
 
-    `series` says how each one is labelled and coloured. Both axes need limits that hold all points.
+    `series` says how each one is labelled and coloured, `names` what the table of counts calls the axes. Both axes need
+    limits that hold all points.
     """
     if points.height <= MANY:
         layers = tuple(
@@ -136,7 +138,9 @@ def cloud(
     layer = Layer("cells", cells.with_columns(pl.Series("value", value)), "", 0)
     said = f" As there are more than {show.count(MANY)}, they are counted in cells, the darker the more."
     colour = Axis(f"{unit.capitalize()}s", "log", "count", limits=(1.0, float(most)))
-    return Cloud((layer,), cells, colour, said)
+    across, up = names
+    table = cells.rename({"x0": f"{across}_from", "x1": f"{across}_to", "y0": f"{up}_from", "y1": f"{up}_to"})
+    return Cloud((layer,), table, colour, said)
 
 
 def _edges(axis: Axis, bins: int) -> Floats:

@@ -30,11 +30,9 @@ _VIOLIN = 60  # places at which a violin's width is known
 
 NEAR_FIGURES = {
     "tolerance": "a near-verbatim search (--near)",
-    "unlocked": "a near-verbatim search with a lower bound near τ or above",
-    "mass-gain": "a near-verbatim search with a tolerance above 0 and a gain",
-    "shells": "a near-verbatim search in which something reaches τ",
-    "shell-mass": "a near-verbatim search in which something reaches τ",
+    **dict.fromkeys(("unlocked", "mass-gain", "shells", "shell-mass"), "a search (--near) that finds something"),
 }
+"""Every figure of a near-verbatim search, and what it needs."""
 
 
 def near_figures(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> list[Figure | None]:
@@ -118,7 +116,7 @@ def unlocked(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Fig
     edits = show.counted(manifest["near"]["tolerance"], "edit")
     y = Axis(f"{bound}, within {edits}", "log", "probability", (floor, 1.0))
     left = (x.limits or (floor, 1.0))[0]
-    found = cloud(points, x=x, y=y, bins=(60, 60), series=_KINDS, unit=unit)
+    found = cloud(points, x=x, y=y, bins=(60, 60), names=("p_z", "lower"), series=_KINDS, unit=unit)
     on_edge = edge_sentence(drawn["log_prob"].to_numpy(), unit)
     gained = int((points["series"] == "unlocked").sum())
     return Figure(

@@ -6,6 +6,7 @@ import io
 import math
 import textwrap
 import warnings
+from dataclasses import replace
 from typing import Any, Literal
 
 from rote.errors import InputError
@@ -25,16 +26,27 @@ LANE = 22
 """Letters on a line of the name beside a strip."""
 
 
-def draw(figure: Figure, *, style: Style = "paper", format: FileFormat = "svg") -> bytes:
-    """The figure as a file's content. The same figure gives the same bytes; an SVG or PDF holds its fonts."""
+def require_matplotlib() -> None:
+    """Refuse where what draws is not installed."""
     try:
-        import matplotlib
-        from matplotlib.figure import Figure as Canvas
+        import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise InputError(
             "figures are drawn with matplotlib, which is not installed; pip install 'rote[report]'."
         ) from error
+
+
+def draw(figure: Figure, *, style: Style = "paper", format: FileFormat = "svg") -> bytes:
+    """The figure as a file's content. The same figure gives the same bytes; an SVG or PDF holds its fonts."""
+    require_matplotlib()
+    import matplotlib
+    from matplotlib.figure import Figure as Canvas
+
     look = LOOKS[style]
+    most = _letters(look.width, look) - 8  # beside what a legend draws
+    figure = replace(
+        figure, layers=tuple(replace(layer, label=_shortened(layer.label, most)) for layer in figure.layers)
+    )
     settings: dict[Any, Any] = _settings(look)
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # a letter of a foreign name that no font has is a box
@@ -81,7 +93,7 @@ def _settings(look: Look) -> dict[str, Any]:
 def _height(figure: Figure, look: Look) -> float:
     unit = look.font / 8.0
     if _is_strip(figure):
-        lanes = sum(1.0 + 0.5 * _folded(name, LANE).count("\n") for name in figure.y.names)
+        lanes = sum(1.0 + 0.5 * _folded(name, LANE, breaking=True).count("\n") for name in figure.y.names)
         body = (0.24 * lanes + 0.95) * unit
     elif figure.x.scale == figure.y.scale == "log":
         body = 1.3 * look.height
@@ -114,8 +126,6 @@ def _lay_out(canvas: Any, axes: Any, figure: Figure, look: Look) -> None:
     if not filled:
         axes.grid(color="#dddddd", linewidth=0.4 * look.line)
         axes.set_axisbelow(True)
-    if look.titled:
-        canvas.suptitle(words(figure.title), x=0.01, ha="left", fontsize=1.1 * look.font)
     if _legend_labels(figure):
         legend = canvas.legend(
             loc="outside upper left",
@@ -124,10 +134,15 @@ def _lay_out(canvas: Any, axes: Any, figure: Figure, look: Look) -> None:
             borderpad=0,
             columnspacing=1.2,
             handlelength=2.4,
+            title=words(figure.title) if look.titled else None,
+            title_fontsize=1.1 * look.font,
+            alignment="left",
         )
         for handle in legend.legend_handles:  # points that are small and pale because they are many
             if hasattr(handle, "set_markersize"):
                 handle.set(markersize=look.dot, alpha=1.0)
+    elif look.titled:
+        canvas.suptitle(words(figure.title), x=0.01, ha="left", fontsize=1.1 * look.font)
     if figure.colour is not None:
         _colour_bar(canvas, axes, figure, look)
 
@@ -176,7 +191,7 @@ def _scale(axes: Any, axis: Axis, which: Literal["x", "y"], look: Look, *, padde
 
 def _names(own: Any, axis: Axis, which: str, look: Look) -> None:
     if which == "y":
-        own.set_ticks(range(len(axis.names)), [words(_folded(name, LANE)) for name in axis.names])
+        own.set_ticks(range(len(axis.names)), [words(_folded(name, LANE, breaking=True)) for name in axis.names])
         own.set_tick_params(length=0)
         return
     room = 0.8 * look.width / max(len(axis.names), 1)
@@ -196,13 +211,14 @@ def _letters(inches: float, look: Look) -> int:
     return int(72 * inches / (0.5 * look.font))
 
 
-def _folded(name: str, letters: int) -> str:
-    """A name on up to three lines."""
-    return "\n".join(textwrap.wrap(name, letters, break_long_words=False, max_lines=3, placeholder=" …")) or name
+def _folded(name: str, letters: int, *, breaking: bool = False) -> str:
+    """A name on up to three lines; one long word is broken up only if it must be."""
+    lines = textwrap.wrap(name, letters, break_long_words=breaking, max_lines=3, placeholder=" …")
+    return "\n".join(lines) or name
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= 28 else f"{name[:27]}…"
+def _shortened(name: str, letters: int = 28) -> str:
+    return name if len(name) <= letters else f"{name[: letters - 1]}…"
 
 
 def _ticks(own: Any, axis: Axis, *, most: int) -> None:

@@ -106,17 +106,30 @@ def _interval(axes: Any, layer: Layer, look: Look, _: Any) -> None:
 def _cells(axes: Any, layer: Layer, look: Look, _: Any) -> None:
     from matplotlib.collections import PolyCollection
 
-    corners = layer.data.select("x0", "x1", "y0", "y1").to_numpy()
+    cells = layer.data.sort("y0", "x0")
     found = PolyCollection(
-        [((a, c), (b, c), (b, d), (a, d)) for a, b, c, d in corners.tolist()],
-        facecolors=colour_map()(layer.data["value"].to_numpy()),
-        edgecolors="face",
-        linewidths=0.1,  # neighbours touch: without it some viewers show the paper between them
-        antialiaseds=False,
-        rasterized=layer.data.height > MANY,
+        _touching(cells.select("x0", "x1", "y0", "y1").rows()),
+        facecolors=colour_map()(cells["value"].to_numpy()),
+        linewidths=0,
+        rasterized=cells.height > MANY,
     )
     axes.add_collection(found)
     axes.autoscale_view()
+
+
+def _touching(cells: Sequence[tuple[float, float, float, float]]) -> list[list[tuple[float, float]]]:
+    """The cells as polygons that reach below the next cell to the right and the one above, which are drawn after them.
+
+    Cells that merely touch show the paper between them in many viewers.
+    """
+    ends = {(x0, y0): (x1, y1) for x0, x1, y0, y1 in cells}
+    found = []
+    for x0, x1, y0, y1 in cells:
+        right, _ = ends.get((x1, y0), (x1, y1))
+        _, above = ends.get((x0, y1), (x1, y1))
+        far, high = (x1 + right) / 2, (y1 + above) / 2
+        found.append([(x0, y0), (far, y0), (far, y1), (x1, y1), (x1, high), (x0, high)])
+    return found
 
 
 def _violin(axes: Any, layer: Layer, look: Look, _: Any) -> None:
@@ -177,7 +190,8 @@ def _turn(kinds: Sequence[Any], colour: int) -> Any:
 
 
 def _label(layer: Layer) -> str:
-    return words(layer.label) if layer.label else "_"  # matplotlib's word for no legend
+    """For the legend. Matplotlib's word for none is an underscore, with which a foreign name may begin too."""
+    return words(f" {layer.label}" if layer.label.startswith("_") else layer.label) if layer.label else "_"
 
 
 def colour_map() -> Any:
@@ -188,4 +202,4 @@ def colour_map() -> Any:
 
 def words(text: str) -> str:
     """Foreign text as it is, without mathematics of its own; p_z with its subscript."""
-    return re.sub(r"(?<![\w/.-])p_z(?![\w/-]|\.\w)", r"$p_z$", text.replace("\\", "\\\\").replace("$", r"\$"))
+    return re.sub(r"(?<![\w/.\\-])p_z(?![\w/-]|\.\w)", r"$p_z$", text.replace("$", r"\$"))
