@@ -2,6 +2,7 @@
 
 const LINE = 16; // height of a line of text in a plot, in pixels
 const GAP = 12; // least space between two tick labels
+const NARROW = 56; // a name needs more than this to be broken into lines
 
 const SUPERSCRIPTS = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
 
@@ -75,16 +76,16 @@ function signedCount(value) {
 
 /**
  * The ticks of an axis that is `length` pixels long: value, at (0 to 1) and label lines, none overlapping another.
- * `room(lines)`: the pixels that a label takes along the axis.
+ * `room(lines)`: the pixels that a label takes along the axis; `every`: there is about one tick in so many.
  */
-function ticksOf(axis, length, room) {
+function ticksOf(axis, length, room, every = 45) {
   const marks = (axis.marks ?? []).map(([value, label]) => ({ value, at: axis.at(value), lines: [label] }));
   const free = (tick) => marks.every((mark) => Math.abs(mark.at - tick.at) * length >= (room(mark.lines) + room(tick.lines)) / 2 + GAP / 2);
   const beyond = marks.length ? Math.max(...marks.map((mark) => mark.at)) : -Infinity;
   if (axis.scale === "category") return categoryTicks(axis, length, room);
   let found = [];
   for (let fewer = 0; fewer < 20; fewer++) {
-    const values = axis.log ? decades(axis, 1 + fewer) : steps(axis, Math.max(1, Math.min(8, Math.floor(length / 45)) - fewer));
+    const values = axis.log ? decades(axis, 1 + fewer) : steps(axis, Math.max(1, Math.min(8, Math.floor(length / every)) - fewer));
     found = values.map((value) => ({ value, at: axis.at(value), lines: [tickLabel(axis, value)] }));
     found = found.filter((tick) => tick.at > -1e-6 && tick.at < 1 + 1e-6 && tick.at > beyond + 1e-6 && free(tick));
     if (found.every((tick, i) => !i || apart(found[i - 1], tick, length, room))) break;
@@ -102,7 +103,9 @@ function categoryTicks(axis, length, room) {
   const stride = Math.max(1, Math.ceil(Math.min(30, Math.max(...axis.names.map((name) => room([name])))) / Math.max(slot, 1)));
   const ticks = [];
   for (let place = 0; place < axis.names.length; place += stride) {
-    const lines = wrapped(axis.names[place], slot * stride, (text) => room([text]), 3);
+    const [name, width] = [axis.names[place], slot * stride];
+    // Where a name would be cut to pieces, its first word says more: of a run that is its letter.
+    const lines = width < NARROW ? wrapped(name.split(" ")[0], width, (text) => room([text]), 1) : wrapped(name, width, (text) => room([text]), 3);
     ticks.push({ value: place, at: axis.at(place), lines });
   }
   return ticks;

@@ -21,7 +21,7 @@ function drawFigures(figures, runs) {
   const resized = new ResizeObserver((entries) => {
     for (const { target } of entries) {
       const plot = plots.get(target);
-      if (plot.drawn && Math.abs(target.clientWidth - plot.width) >= 1) drawSoon(plot);
+      if (Math.abs(target.clientWidth - plot.width) >= 1) drawSoon(plot);
     }
   });
   const near = new IntersectionObserver((entries) => {
@@ -35,6 +35,9 @@ function drawFigures(figures, runs) {
   for (const canvas of plots.keys()) near.observe(canvas);
   window.addEventListener("beforeprint", () => {
     for (const plot of plots.values()) if (!plot.drawn) draw(plot);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") plots.forEach(hideTip);
   });
 }
 
@@ -138,7 +141,7 @@ function layout(plot, width, height) {
   const wide = (lines) => Math.max(...lines.map(measure));
   const most = Math.min(0.4 * width, 220);
   const guess = height - top - LINE - 8 - below.length * LINE;
-  const yTicks = ticksOf(y, guess, (lines) => (lines.length || 1) * LINE - GAP + 4).map((tick) => ({
+  const yTicks = ticksOf(y, guess, (lines) => (lines.length || 1) * LINE - GAP + 4, 28).map((tick) => ({
     ...tick,
     lines: y.scale === "category" ? wrapped(y.names[tick.value], most, measure, 1) : tick.lines,
   }));

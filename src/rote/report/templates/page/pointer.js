@@ -11,7 +11,8 @@ function targetsOf(plot) {
   const found = [];
   const taken = new Map();
   const order = plot.layers.map((layer, index) => ({ layer, index })).filter(({ layer }) => PREFERRED.includes(layer.kind));
-  order.sort((a, b) => PREFERRED.indexOf(a.layer.kind) - PREFERRED.indexOf(b.layer.kind));
+  const rank = ({ layer }) => PREFERRED.indexOf(layer.kind) - (layer.live ? PREFERRED.length : 0); // chosen curves first
+  order.sort((a, b) => rank(a) - rank(b));
   for (const { layer, index } of order) {
     const own = [];
     const columns = { bars: ["x0", "x1", "y"], cells: ["x0", "x1", "y0", "y1"], band: ["x", "low", "high"] }[layer.kind] ?? ["x", "y"];
@@ -83,10 +84,6 @@ function listen(plot) {
   });
   svg.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape") {
-      hideTip(plot);
-      return;
-    }
     const target = stepTo(plot, event.key);
     if (target === undefined) return;
     event.preventDefault();
@@ -187,9 +184,9 @@ function tipNumber(plot, { layer, row }, axis, column) {
   if (axis.scale === "category") return categoryName(axis, stored);
   const place = (axis.marks ?? []).findIndex(([value]) => Math.abs(value - stored) <= 1e-9 * Math.abs(value));
   const side = column.startsWith("x") ? "x" : "y";
-  if (place >= 0 && column !== "value") return keyed("data", `figures/${plot.figure.name}/${side}/marks/${place}/1`, "text", axis.marks[place][1]);
-  const value = column === "value" ? axis.back(stored) : stored;
-  const [text, how] = valueText(axis, value);
+  if (place >= 0) return keyed("data", `figures/${plot.figure.name}/${side}/marks/${place}/1`, "text", axis.marks[place][1]);
+  const isColour = column === "value"; // a place on the scale of colours, shown as what it stands for
+  const [text, how] = valueText(axis, isColour ? axis.back(stored) : stored);
   const key = layer.keyOf ? layer.keyOf(column, row) : `figures/${plot.figure.name}/layers/${plot.figure.layers.indexOf(layer)}/${column}/${row}`;
-  return key === null ? text : keyed("data", key, how, text, stored);
+  return key === null ? text : keyed("data", key, isColour ? "colour" : how, text, stored);
 }

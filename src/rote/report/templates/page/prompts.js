@@ -10,9 +10,10 @@ const sortedBounds = new WeakMap();
 /** Ascending lower and upper bounds on the rows' log p_z: a row that was stopped early may be anything below its own. */
 function ascendingBounds(run) {
   if (!sortedBounds.has(run)) {
-    const upper = Float64Array.from(run.log_prob);
-    const lower = upper.map((value, row) => (run.flags[row] & 2 ? -Infinity : value));
-    sortedBounds.set(run, { lower: lower.sort(), upper: upper.sort() });
+    const upper = Float64Array.from(run.log_prob).sort();
+    const stopped = run.flags.some((flags) => flags & 2);
+    const lower = stopped ? run.log_prob.map((value, row) => (run.flags[row] & 2 ? -Infinity : value)).sort() : upper;
+    sortedBounds.set(run, { lower, upper });
   }
   return sortedBounds.get(run);
 }

@@ -192,7 +192,10 @@ function startReader(runs) {
     const link = event.target.closest?.("[data-go]");
     if (link) open(shadedBy.run, shadedBy.column, Number(link.dataset.go));
     const rowLink = event.target.closest?.("[data-go-row]");
-    if (rowLink) open(shadedBy.run, shadedBy.column, null, Number(rowLink.dataset.goRow));
+    if (rowLink) {
+      const run = Number(rowLink.dataset.goRun ?? shadedBy.run); // a row of this run, where the link says so
+      open(run, runs[run].near ? shadedBy.column : "log_prob", null, Number(rowLink.dataset.goRow));
+    }
   });
   addEventListener("beforeprint", () => {
     if (document.getElementById("print-text").checked) blocks.forEach(shade);
@@ -330,7 +333,7 @@ function tokenTable(run, row, letters, tokens) {
     const line = document.createElement("tr"), cells = Array.from({ length: 4 }, () => document.createElement("td"));
     const text = letters && token.end !== null ? letters.slice(from, token.end).join("") : null;
     cells[0].append(textOf("span", String(i + 1), "plain"));
-    cells[1].append(text ? textOf("code", visibleSpaces(text)) : "part of a character");
+    cells[1].append(text ? textOf("code", visibleSpaces(text)) : token.end === null ? MISSING : "part of a character");
     cells[2].append(keyed("data", keyOf(run, row, `token_log_probs/${i}`), "probability", token.probability, token.probability));
     cells[3].append(keyed("data", keyOf(run, row, `ranks/${i}`), "count", show.count(token.rank), token.rank));
     cells.forEach((cell, k) => (cell.className = k === 1 ? "" : "n"));
@@ -343,6 +346,7 @@ function tokenTable(run, row, letters, tokens) {
   table.append(top, body);
   scroll.className = "scroll";
   scroll.append(table);
+  overflowing.observe(scroll);
   details.append(scroll);
   return details;
 }

@@ -10,6 +10,7 @@ async function start() {
   if (page.length !== null) startStrips(runs, (run, column, character) => reader.open(run, column, character));
   drawFigures(JSON.parse(document.getElementById("rote-figures").textContent), runs);
   enhanceTables();
+  for (const element of document.querySelectorAll(".scroll, .passage-panel")) overflowing.observe(element);
   for (const button of document.querySelectorAll("[data-download]")) {
     if (button.dataset.download === "parquet" && page.table.blob === null) button.disabled = true;
     button.addEventListener("click", () => download(runs, button.dataset.download));

@@ -179,6 +179,15 @@ function startStrips(runs, open) {
   return { moveTo };
 }
 
+// What scrolls must be within reach of the keyboard, and only then is it a stop on the way.
+const overflowing = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const scrolls = target.scrollWidth > target.clientWidth || target.scrollHeight > target.clientHeight;
+    if (scrolls) target.tabIndex = 0;
+    else target.removeAttribute("tabindex");
+  }
+});
+
 // Where a character stands in the text, in percent.
 const place = (character) => `${((100 * character) / page.length).toFixed(1)}%`.replace(".0%", "%");
 
