@@ -8,6 +8,7 @@ from typing import Any
 
 from rote.analysis.coverage import HotSpot
 from rote.report import show
+from rote.report.keys import derived, keyed
 
 WORDS = 12
 """Words of a passage that an excerpt shows at most."""
@@ -31,7 +32,7 @@ def longest_table(found: Mapping[str, Any], passage: Callable[[Mapping[str, Any]
             [
                 show.threshold(float(p)),
                 _tokens(entry),
-                show.count(end - start),
+                show.count(derived(end - start, f"longest/{p}/characters", start)),
                 f"{show.count(start)} to {show.count(end)}",
                 show.probability(entry["log_prob"]),
                 excerpt(passage(entry)),
@@ -61,17 +62,29 @@ def _tokens(entry: Mapping[str, Any]) -> str:
     return f"{'' if entry['exact'] else '≥ '}{show.count(entry['tokens'])}"
 
 
-def spots_table(spots: Sequence[HotSpot], text_length: int, words: Callable[[HotSpot], str]) -> list[list[str]]:
-    """Where, at which percent of the text, characters, windows, highest and mean probability, first words."""
-    return [
-        [
-            f"{show.count(spot.start)} to {show.count(spot.end)}",
-            f"{100 * spot.start / text_length:.1f}%",
-            show.count(spot.characters),
-            show.count(spot.windows),
-            show.probability(spot.log_prob),
-            show.probability(math.log(spot.mean_prob)),
-            excerpt(words(spot)),
-        ]
-        for spot in spots
-    ]
+def spots_table(
+    spots: Sequence[HotSpot], text_length: int, words: Callable[[HotSpot], str], *, key: str | None = None
+) -> list[list[str]]:
+    """Where, at which percent of the text, characters, windows, highest and mean probability, first words.
+
+    `key`: where a page's numbers come from; None for a terminal.
+    """
+    table = []
+    for rank, spot in enumerate(spots):
+        found: dict[str, Any] = {"place": spot.start / text_length, "characters": spot.characters}
+        found |= {name: getattr(spot, name) for name in ("start", "end", "windows", "log_prob")}
+        found["mean_log_prob"] = math.log(spot.mean_prob)
+        if key is not None:
+            found = keyed(found, f"{key}/{rank}")
+        table.append(
+            [
+                f"{show.count(found['start'])} to {show.count(found['end'])}",
+                show.place(found["place"]),
+                show.count(found["characters"]),
+                show.count(found["windows"]),
+                show.probability(found["log_prob"]),
+                show.probability(found["mean_log_prob"]),
+                excerpt(words(spot)),
+            ]
+        )
+    return table

@@ -1,15 +1,17 @@
-"""Numbers that remember where they come from, so that every result number on a page can be checked against the run.
+"""Numbers and names that remember where they come from, so that every result on a page can be checked against the run.
 
-A summary, a manifest or a row that went through `keyed` holds floats and ints that know their place in it
-(`summary/schemes/greedy/rates/examples`). The functions of `rote.report.show` print such a number with marks around it,
-sentences carry the marks along like any other text, and `marked` turns them into <data> elements. A number that was
-computed from others on the way has lost its key; the tests find it on the page and say so.
+A summary, a manifest or a row that went through `keyed` holds floats, ints and strings that know their place in it
+(`summary/schemes/greedy/rates/examples`). The functions of `rote.report.show` print such a one with marks around it,
+sentences carry the marks along like any other text, and `marked` turns them into elements with a `data-key`. A number
+that was computed from others on the way has lost its key: `derived` gives it one of its own, where the others have
+one. What has none is found on the page by the tests, which say so.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -17,7 +19,8 @@ from markupsafe import Markup, escape
 # Noncharacters: Unicode sets them aside for use within a program, and `show.literal` lets none through from outside.
 _OPEN, _MIDDLE, _CLOSE = "\ufdd0", "\ufdd1", "\ufdd2"
 MARKS = _OPEN + _MIDDLE + _CLOSE
-_FIGURE = re.compile(f"{_OPEN}([^{MARKS}]*){_MIDDLE}([^{MARKS}]*){_MIDDLE}([^{MARKS}]*){_CLOSE}")
+_PART = f"([^{MARKS}]*)"
+_FIGURE = re.compile(_OPEN + _MIDDLE.join([_PART] * 4) + _CLOSE)  # key, how, value, shown
 
 
 class KeyedFloat(float):
@@ -28,37 +31,90 @@ class KeyedInt(int):
     key: str
 
 
+class KeyedStr(str):
+    key: str
+
+
 def keyed(content: Any, key: str) -> Any:
-    """The same content, in which every number knows its key: the names and places on the way to it, with slashes."""
+    """The same content, in which every number and string knows its key: the names and places on the way to it."""
     if isinstance(content, Mapping):
         return {name: keyed(value, f"{key}/{name}") for name, value in content.items()}
     if isinstance(content, (list, tuple)):
         return type(content)(keyed(value, f"{key}/{place}") for place, value in enumerate(content))
-    if isinstance(content, bool) or not isinstance(content, (int, float)):
-        return content
-    number: KeyedFloat | KeyedInt = KeyedInt(content) if isinstance(content, int) else KeyedFloat(content)
-    number.key = key
-    return number
+    for kind, known in ((float, KeyedFloat), (int, KeyedInt), (str, KeyedStr)):
+        if isinstance(content, kind) and not isinstance(content, bool):
+            found: Any = known(content)
+            found.key = key
+            return found
+    return content
 
 
-def mark(number: float | None, shown: str, how: str) -> str:
-    """`shown` as it is, or between marks where the number has a key. `how` says what is shown of the number."""
-    key = getattr(number, "key", None)
-    return shown if key is None else f"{_OPEN}{key}{_MIDDLE}{how}{_MIDDLE}{shown}{_CLOSE}"
+def keyed_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the score table: keys are `scores`, the example's id, the scheme and the column."""
+    found: dict[str, Any] = keyed(row, f"scores/{row['example_id']}/{row['scheme']}")
+    return found
+
+
+def derived(number: Any, key: str, source: object) -> Any:
+    """A number that was computed: with this key where its source has one, as on a page, and as it is elsewhere."""
+    return number if key_of(source) is None else keyed(number, key)
+
+
+def key_of(content: object) -> str | None:
+    return getattr(content, "key", None)
+
+
+def mark(content: float | str | None, shown: str, how: str) -> str:
+    """`shown` as it is, or between marks where the content has a key. `how` says what is shown of the content."""
+    key = key_of(content)
+    if key is None:
+        return shown
+    return f"{_OPEN}{_safe(key)}{_MIDDLE}{how}{_MIDDLE}{_value(content)}{_MIDDLE}{shown}{_CLOSE}"
+
+
+def _safe(text: str) -> str:
+    """Text from outside that goes between marks, such as an example's id."""
+    return re.sub(f"[{MARKS}]", "\ufffd", text)
+
+
+def _value(content: object) -> str:
+    """The number itself, as a script reads it; of a text nothing, as it is shown in full."""
+    if isinstance(content, float):
+        if math.isfinite(content):
+            return float.__repr__(content)
+        return "" if math.isnan(content) else "Infinity" if content > 0 else "-Infinity"
+    return int.__repr__(content) if isinstance(content, int) else ""
 
 
 def plain(text: str) -> str:
     """Without marks: for attributes, and for what goes elsewhere than to a page."""
-    return _FIGURE.sub(r"\3", text)
+    return _FIGURE.sub(r"\4", text)
+
+
+def for_script(text: str) -> str:
+    """With marks as the page's script reads them: it needs no values."""
+    return _FIGURE.sub(rf"{_OPEN}\1{_MIDDLE}\2{_MIDDLE}\4{_CLOSE}", text)
 
 
 def marked(text: str) -> str | Markup:
-    """Text for a page: unchanged where it has no marks, else escaped, with each figure in a <data> element."""
-    if _OPEN not in text:
-        return text
-    return Markup(element_of_marks(str(escape(text))))
+    """Text for a page: unchanged where it has no marks, else escaped, with each figure in an element of its own."""
+    return element_of_marks(text, escape) if _OPEN in text else text
 
 
-def element_of_marks(html: str) -> str:
-    """The same for text that is escaped already."""
-    return _FIGURE.sub(r'<data value="" data-key="\1" data-as="\2">\3</data>', html)
+def element_of_marks(text: str, words: Callable[[str], Markup] = escape) -> Markup:
+    """Each figure as <data>, or as <bdi> if it is a text; what stands between them as `words` makes it HTML."""
+    html, end = [], 0
+    for found in _FIGURE.finditer(text):
+        html += [words(text[end : found.start()]), _element(*found.groups())]
+        end = found.end()
+    return Markup("").join([*html, words(text[end:])])
+
+
+def _element(key: str, how: str, value: str, shown: str) -> Markup:
+    where = Markup('data-key="{}" data-as="{}"').format(key, how)
+    if how == "text":
+        element = Markup("<bdi {}>{}</bdi>").format(where, shown)
+    else:
+        element = Markup('<data value="{}" {}>{}</data>').format(value, where, shown)
+    # A browser would make line feeds of carriage returns, and the key another one.
+    return Markup(str(element).replace("\r", "&#13;"))

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from rote.report import show
 from rote.report.figure import Figure, as_json
-from rote.report.keys import keyed, mark, marked, plain
+from rote.report.keys import for_script, keyed, mark, marked, plain
 from rote.report.pack import Packed
 
 SCRIPTS = ("show", "data", "axis", "layers", "pointer", "plot", "prompts", "strip", "reader", "table", "start")
@@ -24,6 +24,7 @@ SCRIPTS = ("show", "data", "axis", "layers", "pointer", "plot", "prompts", "stri
 
 TABLE_ROWS = 200
 """Rows of a plot's table that the page prints."""
+
 NO_ROWS: dict[str, Any] = {"tau": None, "length": None, "unit": "", "runs": [], "table": None}
 """What the script is told on a page without rows: its plots and tables need none."""
 
@@ -40,7 +41,7 @@ def render_page(template: str, *, packed: Packed | None, figures: Iterable[Figur
             script_hash=script_hash(code),
             data=packed.data if packed is not None else NO_ROWS,
             blobs=packed.blobs if packed is not None else {},
-            figures={figure.name: as_json(figure) for figure in drawn},
+            figures={figure.name: _drawn(figure) for figure in drawn},
             plots=defaultdict(lambda: None, {figure.name: _plot(figure) for figure in drawn}),
             **content,
         )
@@ -79,15 +80,26 @@ def script_hash(code: str) -> str:
 
 def json_block(content: Any) -> Markup:
     """JSON inside a <script> element: nothing in it can end the element."""
-    return Markup(
-        json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    )
+    found = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(for_script(found).replace("<", "\\u003c"))
+
+
+def _drawn(figure: Figure) -> dict[str, Any]:
+    """The figure for the script; what its legend says has a key where it has a number."""
+    content = as_json(figure)
+    labels = [layer["label"] for layer in content["layers"]]
+    for layer in content["layers"]:
+        label = layer["label"]
+        if any(map(str.isdigit, label)) and plain(label) == label:
+            key = f"figures/{figure.name}/layers/{labels.index(label)}/label"
+            layer["label"] = mark(keyed(label, key), label, "text")
+    return content
 
 
 def _plot(figure: Figure) -> dict[str, Any]:
     shown = keyed(figure.table.head(TABLE_ROWS).to_dict(as_series=False), f"figures/{figure.name}/table")
     rows = [[_cell(shown[name][row]) for name in shown] for row in range(min(figure.table.height, TABLE_ROWS))]
-    more = figure.table.height - TABLE_ROWS
+    more = keyed(figure.table.height - TABLE_ROWS, f"figures/{figure.name}/left_out")
     return {
         "name": figure.name,
         "title": figure.title,
@@ -107,4 +119,4 @@ def _cell(value: Any) -> str:
         return show.count(value)
     if isinstance(value, float):
         return mark(value, f"{value:.6g}", "number")
-    return show.literal(str(value))
+    return show.name(value if isinstance(value, str) else str(value))

@@ -8,16 +8,19 @@ from typing import Any
 import polars as pl
 
 from rote.report import show
+from rote.report.keys import derived
 from rote.report.near import near_method
 from rote.report.sampled import sample_facts
+
+P_Z = (
+    "p_z is the probability that one generation from this prefix under this scheme is exactly this suffix, token for "
+    "token. It is computed from the model’s own probabilities for the suffix tokens, not estimated by sampling."
+)
 
 
 def meaning(manifest: Mapping[str, Any], rows: pl.DataFrame) -> list[str]:
     """What the numbers say, and what they do not."""
-    paragraphs = [
-        "p_z is the probability that one generation from this prefix under this scheme is exactly this suffix, token "
-        "for token. It is computed from the model’s own probabilities for the suffix tokens, not estimated by sampling."
-    ]
+    paragraphs = [P_Z]
     if manifest["kind"] == "scan":
         paragraphs.append(
             "Coverage counts suffix characters only, because only they are generated; the prefix is given to "
@@ -47,9 +50,9 @@ def numeric_doubt(rates: Mapping[str, Any], unit: str) -> str:
     """How many rows another correct computation might put on the other side of a border."""
     near, border = rates["near_tau"], rates["border_tokens"]
     return (
-        f"{show.counted(near['count'], unit)} within {near['numeric_tolerance']:g} of log τ, "
-        f"and {show.count(border['count'])} with a token within {border['border_tolerance']:g} of the border of the "
-        "scheme’s support, may fall on the other side in another correct computation."
+        f"{show.counted(near['count'], unit)} within {show.setting(near['numeric_tolerance'])} of log τ, and "
+        f"{show.count(border['count'])} with a token within {show.setting(border['border_tolerance'])} of the border "
+        "of the scheme’s support, may fall on the other side in another correct computation."
     )
 
 
@@ -62,10 +65,10 @@ def method(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mappi
             _source(manifest["source"]),
         ),
         ("Model", _model(model)),
-        ("Weights", f"fingerprint {model.get('fingerprint') or show.MISSING}"),
-        ("Tokenizer", str(model.get("tokenizer") or show.MISSING)),
-        ("Arithmetic", f"{model['dtype']} on {model['device']}; logits turned to float32, sums in float64"),
-        *(("Scheme", f"{label}. {show.scheme(label)}") for label in manifest["schemes"]),
+        ("Weights", f"fingerprint {show.name(model.get('fingerprint') or show.MISSING)}"),
+        ("Tokenizer", show.name(model.get("tokenizer") or show.MISSING)),
+        ("Arithmetic", f"{_made_on(model)}; logits turned to float32, sums in float64"),
+        *(("Scheme", f"{show.name(label)}. {show.scheme(label)}") for label in manifest["schemes"]),
         ("BOS", show.bos(model["bos"], model.get("bos_token"))),
     ]
     facts += sample_facts(manifest)
@@ -76,50 +79,60 @@ def method(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mappi
                 f"One every {show.counted(windows['stride'], 'character')}: "
                 f"{show.counted(windows['prefix'], 'token')} of prefix, then "
                 f"{show.counted(windows['suffix'], 'token')} of suffix, tokenised together. "
-                f"{_within(windows)}Positions count code points from 0.",
+                f"{_within(manifest)}Positions count code points from 0.",
             )
         )
     facts += [
         ("Scored", _scored(summary, unit)),
-        ("Threshold τ", f"{summary['tau']:g}: the smallest p_z that counts as extraction"),
+        ("Threshold τ", f"{show.setting(summary['tau'])}: the smallest p_z that counts as extraction"),
         ("Early stop", _early_stop(manifest, found, unit)),
         *near_method(manifest),
     ]
     if "rates" in found:
         facts.append(("Numerics", numeric_doubt(found["rates"], unit)))
-    warned = len(summary.get("warnings", []))
+    warned = derived(len(summary.get("warnings", [])), "summary/warnings", summary["examples"])
     versions = manifest.get("versions", {})
     return [
         *facts,
         ("Cost", cost(summary, unit)),
         ("Warnings", f"{show.count(warned)}, listed at the top" if warned else "none"),
-        ("Versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
+        ("Versions", ", ".join(f"{name} {show.name(version)}" for name, version in versions.items())),
     ]
 
 
-def _within(windows: Mapping[str, Any]) -> str:
-    within = windows.get("within")
-    if within is None:
+def parts_within(manifest: Mapping[str, Any]) -> int:
+    """In how many parts of a text a scan's windows had to start."""
+    windows = manifest["windows"]
+    found: int = derived(len(windows["within"]), "manifest/windows/within", windows["stride"])
+    return found
+
+
+def _within(manifest: Mapping[str, Any]) -> str:
+    if manifest["windows"].get("within") is None:
         return ""
-    parts = show.counted(len(within), "part")
+    parts = show.counted(parts_within(manifest), "part")
     return f"Only windows that start in {parts} of the text, chosen beforehand (windows.within in manifest.json). "
 
 
 def _source(source: Mapping[str, Any]) -> str:
-    parts = [show.literal(source["name"])]
+    parts = [show.name(source["name"])]
     if source.get("characters") is not None:
         parts.append(show.counted(source["characters"], "character"))
-    return ", ".join([*parts, f"SHA-256 {source.get('sha256') or show.MISSING}"])
+    return ", ".join([*parts, f"SHA-256 {show.name(source.get('sha256') or show.MISSING)}"])
 
 
 def _model(model: Mapping[str, Any]) -> str:
-    revision = f"revision {show.literal(model['revision'])}" if model.get("revision") else "no revision given"
+    revision = f"revision {show.name(model['revision'])}" if model.get("revision") else "no revision given"
     size = f", {show.count(model['parameters'])} parameters" if model.get("parameters") else ""
-    return f"{show.literal(model['name'])}, {revision}{size}"
+    return f"{show.name(model['name'])}, {revision}{size}"
+
+
+def _made_on(model: Mapping[str, Any]) -> str:
+    return f"{show.name(model['dtype'])} on {show.name(model['device'])}"
 
 
 def _scored(summary: Mapping[str, Any], unit: str) -> str:
-    dropped = summary.get("dropped") or 0
+    dropped = summary["dropped"]
     left_out = f"{show.counted(dropped, unit)} dropped as too short" if dropped else "none dropped"
     return f"{show.counted(summary['examples'], unit)}; {left_out}"
 
@@ -139,9 +152,13 @@ def _early_stop(manifest: Mapping[str, Any], found: Mapping[str, Any], unit: str
 
 def cost(summary: Mapping[str, Any], unit: str) -> str:
     evaluations, examples = summary["token_evals"], summary["examples"]
-    each = f" ({evaluations / examples:,.1f} per {unit})" if examples else ""
+    if not examples:
+        return f"{show.counted(evaluations, 'token evaluation')} in {show.duration(summary['seconds'])}"
+    mean = derived(evaluations / examples, "cost/token_evals/mean", evaluations)
+    each = f" ({show.average(mean)} per {unit})"
     searches = [found["near"]["token_evals"] for found in summary["schemes"].values() if "near" in found]
-    if searches and examples:
+    if searches:
         total = sum(search["total"] for search in searches)
-        each += f", for near-verbatim search {show.count(total)} ({total / examples:,.1f})"
+        spent = derived({"total": total, "mean": total / examples}, "cost/near_token_evals", evaluations)
+        each += f", for near-verbatim search {show.count(spent['total'])} ({show.average(spent['mean'])})"
     return f"{show.counted(evaluations, 'token evaluation')}{each} in {show.duration(summary['seconds'])}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
 from rote.report import show
+from rote.report.keys import mark
 
 VARIANTS = 3  # shown of a passage
 CONTEXT = 30  # characters around a difference
@@ -31,7 +31,7 @@ def near_section(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> dict[
     near = found.get("near")
     if not manifest.get("near") or not near:
         return None
-    unit, tau, tolerance = show.unit(manifest), f"{near['tau']:g}", manifest["near"]["tolerance"]
+    unit, tau, tolerance = show.unit(manifest), show.setting(near["tau"]), manifest["near"]["tolerance"]
     sampled = manifest["near"]["method"] == "sample"
     rates, unlocked = near["rates"], near["unlocked"]
     cards = [
@@ -47,12 +47,12 @@ def near_section(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> dict[
     ]
     ends = "of 95% intervals" if sampled else "within the tolerance, certified"
     means = [
-        _card("Mean p_z", _mean(near["mean_p_z"]), "verbatim"),
-        _card("Mean lower end" if sampled else "Mean lower bound", _mean(near["mean_lower"]), ends),
-        _card("Mean upper end" if sampled else "Mean upper bound", _mean(near["mean_upper"]), ends),
+        _card("Mean p_z", show.chance(near["mean_p_z"]), "verbatim"),
+        _card("Mean lower end" if sampled else "Mean lower bound", show.chance(near["mean_lower"]), ends),
+        _card("Mean upper end" if sampled else "Mean upper bound", show.chance(near["mean_upper"]), ends),
     ]
     if near["estimate"]["examples"]:
-        means.append(_card("Mean estimate", _mean(near["estimate"]["mean"]), "sampled, unbiased"))
+        means.append(_card("Mean estimate", show.chance(near["estimate"]["mean"]), "sampled, unbiased"))
     return {
         "cards": [cards, means],
         "rows": [_row(rate) for rate in rates],
@@ -97,8 +97,9 @@ def near_facts(row: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[tupl
     edits = show.counted(manifest["near"]["tolerance"], "edit")
     facts = [(f"Within {edits}", show.interval(row["lower"], row["upper"])), ("Verdict", str(row["verdict"]))]
     if row.get("estimate") is not None:
-        error = f" ± {row['estimate_error']:.2g}" if row["estimate_error"] else ""
-        facts.append(("Estimate", f"{_mean(row['estimate'])}{error}"))
+        spread = row["estimate_error"]
+        error = f" ± {mark(spread, f'{spread:.2g}', 'number')}" if spread else ""
+        facts.append(("Estimate", f"{show.chance(row['estimate'])}{error}"))
     return facts
 
 
@@ -161,29 +162,25 @@ def near_method(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     if not options:
         return []
     near = f"within {show.counted(options['tolerance'], 'edit')}, {options['distance']} distance; {EOS[options['eos']]}"
+    seed = show.setting(options["seed"])
     if options["method"] == "sample":
-        how = f"{show.counted(options['samples'] or 1000, 'sample')} per row, seed {options['seed']}"
+        how = f"{show.counted(options['samples'] or 1000, 'sample')} per row, seed {seed}"
     else:
-        beam = f" ({options['variant']}, width {options['width']})" if options["method"] == "beam" else ""
-        most = f"what a beam of width {options['width']} costs"
+        width = show.setting(options["width"])
+        beam = f" ({options['variant']}, width {width})" if options["method"] == "beam" else ""
+        most = f"what a beam of width {width} costs"
         if options["budget"] is not None:
             most = show.counted(options["budget"], "token evaluation")
         how = f"{options['method']} search{beam}, at most {most} per row, {UNTIL[options['until']]}"
-        how += f", or the bounds were {options['gap']:g} apart"
+        how += f", or the bounds were {show.setting(options['gap'])} apart"
         if options["samples"]:
-            how += f"; {show.counted(options['samples'], 'sample')} of what was left open, seed {options['seed']}"
+            how += f"; {show.counted(options['samples'], 'sample')} of what was left open, seed {seed}"
     return [("Near-verbatim", near), ("Search", how)]
 
 
 def _each(near: Mapping[str, Any], unit: str) -> str:
     mean = near["token_evals"]["mean"]
-    return "" if mean is None else f"{mean:,.1f} per {unit}"
-
-
-def _mean(value: float | None) -> str:
-    if value is None:
-        return show.MISSING
-    return show.probability(math.log(value)) if 0 < value < 0.9995 else f"{value:.3g}"
+    return "" if mean is None else f"{show.average(mean)} per {unit}"
 
 
 def _card(name: str, value: str, note: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ out. Nothing is read from or written to disk.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from rote.analysis.rates import log_prob_bounds
 from rote.report import show
 from rote.report.books import longest_table, spots_table
 from rote.report.figures import run_figures
-from rote.report.keys import keyed
+from rote.report.keys import derived, key_of, keyed, keyed_row
 from rote.report.layout import render_page
 from rote.report.method import meaning, method
 from rote.report.near import near_facts, near_section, variants
@@ -28,7 +28,7 @@ from rote.report.pack import Side, pack
 from rote.report.reader import EXAMPLES, example_blocks, text_blocks
 from rote.report.sampled import sampled_section
 from rote.report.strip import strip
-from rote.report.tables import coverage_table, groups, odds_table, schemes_table
+from rote.report.tables import coverage_table, examples_table, groups, longest_run, odds_table, schemes_table
 from rote.report.words import headline, lede, provenance
 
 PASSAGES = 10
@@ -50,29 +50,30 @@ def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], scores: p
 
     `scores` is the whole score table, every scheme; the first scheme of the manifest is shown in full.
     """
-    text = texts.text
-    manifest, summary = keyed(manifest, "manifest"), keyed(summary, "summary")
-    scheme = manifest["schemes"][0]
+    text, scheme, unit = texts.text, manifest["schemes"][0], show.unit(manifest)
     rows = scores.filter(pl.col("scheme") == scheme)
+    figures = run_figures(manifest, summary, rows)
+    side = Side("", manifest["model"]["name"], scheme, rows, manifest.get("near"))
+    packed = pack([side], tau=summary["tau"], length=None if text is None else len(text), unit=unit)
+    manifest, summary = keyed(manifest, "manifest"), keyed(summary, "summary")
     found = summary["schemes"].get(scheme, {})
     # Examples that were given may come from different texts, where equal positions mean nothing.
     strongest = strongest_rows(rows, math.log(summary["tau"]), overlapping=manifest["kind"] == "score")
     best = _best_by_character(rows, manifest)
     near = near_section(manifest, found)
-    unit = show.unit(manifest)
-    side = Side("", show.literal(manifest["model"]["name"]), scheme, rows, manifest.get("near"))
-    blocks = text_blocks(text) if text is not None else example_blocks(_by_likelihood(rows, texts))
+    order = by_likelihood(rows)
+    blocks = text_blocks(text) if text is not None else example_blocks(_examples(rows, order, texts))
     spots = _spots(rows, manifest, texts)
     return render_page(
         "report.html.j2",
-        packed=pack([side], tau=summary["tau"], length=None if text is None else len(text), unit=unit),
-        figures=[figure for figure in run_figures(manifest, summary, rows) if figure.name != "heatmap"],
+        packed=packed,
+        figures=[figure for figure in figures if figure.name != "heatmap"],
         kind=manifest["kind"],
         created=manifest.get("created"),
         created_words=_date(manifest.get("created")),
-        source_name=show.literal(manifest["source"]["name"]),
-        model_name=show.literal(manifest["model"]["name"]),
-        warnings=[show.literal(warning) for warning in summary.get("warnings", [])],
+        source=show.name(manifest["source"]["name"]),
+        model=show.name(manifest["model"]["name"]),
+        warnings=[show.name(warning) for warning in summary.get("warnings", [])],
         headline=headline(manifest, summary, found),
         lede=lede(manifest, summary, found),
         provenance=provenance(manifest, found, best),
@@ -80,23 +81,25 @@ def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], scores: p
         strip=None if best is None else strip(best, tau=summary["tau"]),
         lanes=_lanes(near is not None),
         blocks=blocks,
-        reader_caption=_reader_caption(manifest, len(blocks), rows.height),
+        reader_caption=_reader_caption(manifest, summary, len(blocks)),
         reader_note=f"Click on the text, or select some of it, to see the {unit} that it belongs to.",
         coverage=coverage_table(found),
         longest=longest_table(found, lambda entry: texts[dict(entry)][1]),
         spots=spots,
         spots_at=show.threshold(SPOTS_AT),
-        spots_listed=_listed(len(spots)),
+        spots_listed=_listed(spots, summary),
+        examples=None if text is not None else examples_table(rows, order, lambda row: texts[row][1], summary),
         sampled=sampled_section(manifest, summary, found),
         odds=odds_table(manifest, found),
         near=near,
         passages=[_passage(i, row, manifest, texts) for i, row in enumerate(strongest, 1)],
         passages_title=_passages_title(len(strongest)),
         passages_caption=_passages_caption(manifest, summary, rows, len(strongest)),
-        groups=groups(rows, summary["tau"], manifest),
+        groups=groups(rows, summary["tau"], manifest, found),
         schemes=schemes_table(manifest, summary),
         meaning=meaning(manifest, rows),
         method=method(manifest, summary, found),
+        table={"note": _download_note(manifest, summary, packed.data["table"])},
     )
 
 
@@ -106,27 +109,46 @@ def _lanes(near: bool) -> list[dict[str, Any]]:
     return [*lanes, {"run": 0, "column": "lower", "name": "near-verbatim"}] if near else lanes
 
 
-def _by_likelihood(rows: pl.DataFrame, texts: Passages) -> list[tuple[int, str, str]]:
-    """Row, prefix and suffix of each example, the likeliest first, as far as a page shows them."""
-    order = np.argsort(-np.exp(log_prob_bounds(rows)[0]), kind="stable")[:EXAMPLES].tolist()
+def by_likelihood(rows: pl.DataFrame) -> list[int]:
+    """The rows' places in the table, the likeliest first; what was stopped early comes last."""
+    lower = log_prob_bounds(rows)[0]
+    order: list[int] = np.lexsort((np.arange(rows.height), -lower)).tolist()
+    return order
+
+
+def _examples(rows: pl.DataFrame, order: Sequence[int], texts: Passages) -> list[tuple[int, str, str]]:
+    """Row, prefix and suffix of each example, as far as a page shows them."""
     names = rows["example_id"].to_list()
-    return [(row, *texts[{"example_id": names[row]}]) for row in order]
+    return [(row, *texts[{"example_id": names[row]}]) for row in order[:EXAMPLES]]
 
 
-def _reader_caption(manifest: Mapping[str, Any], blocks: int, rows: int) -> str:
+def _reader_caption(manifest: Mapping[str, Any], summary: Mapping[str, Any], blocks: int) -> str:
     if manifest["kind"] == "scan":
         return (
             "Each character is shaded by the highest probability of any window whose suffix covers it, in the lighter "
             "tones of the strip’s colours; unshaded is below τ."
         )
-    left = rows - blocks
+    rows = summary["examples"]
+    left = derived(rows - blocks, "reader/left_out", rows)
     return "The prefix is grey, the suffix shaded by its probability; the likeliest come first." + (
         f" {show.counted(left, 'example')} of {show.count(rows)} left out here; the table has all." if left else ""
     )
 
 
-def _listed(spots: int) -> str:
-    return f"The {show.count(SPOTS)} longest." if spots == SPOTS else ""
+def _listed(spots: Sequence[Any], summary: Mapping[str, Any]) -> str:
+    if len(spots) < SPOTS:
+        return ""
+    return f"The {show.count(derived(SPOTS, 'spots/listed', summary['examples']))} longest. "
+
+
+def _download_note(manifest: Mapping[str, Any], summary: Mapping[str, Any], table: Mapping[str, Any]) -> str:
+    unit = show.unit(manifest)
+    room = "" if table["blob"] else " This page has no room for it as Parquet."
+    return (
+        f"A row for each of {show.counted(summary['examples'], unit)} under {show.name(manifest['schemes'][0])}: "
+        f"{', '.join(table['columns'])}. log_prob is the natural logarithm of p_z.{room} The run folder’s scores/ has "
+        "every scheme, and every token’s probability and rank; rote export writes all of it for other programs."
+    )
 
 
 def strongest_rows(rows: pl.DataFrame, floor: float, *, overlapping: bool) -> list[dict[str, Any]]:
@@ -142,7 +164,7 @@ def strongest_rows(rows: pl.DataFrame, floor: float, *, overlapping: bool) -> li
             chosen.append((row, start, end))
         if len(chosen) == PASSAGES:
             break
-    return [rows.row(row, named=True) for row, _, _ in chosen]
+    return [{"row": row, **rows.row(row, named=True)} for row, _, _ in chosen]
 
 
 def _best_by_character(rows: pl.DataFrame, manifest: Mapping[str, Any]) -> NDArray[np.float64] | None:
@@ -152,8 +174,8 @@ def _best_by_character(rows: pl.DataFrame, manifest: Mapping[str, Any]) -> NDArr
     return character_maximum(*spans(rows), log_prob_bounds(rows)[0], manifest["source"]["characters"])
 
 
-def _spots(rows: pl.DataFrame, manifest: Mapping[str, Any], texts: Passages) -> list[list[str]]:
-    """The longest hot-spots of a scan."""
+def _spots(rows: pl.DataFrame, manifest: Mapping[str, Any], texts: Passages) -> list[dict[str, Any]]:
+    """The longest hot-spots of a scan, and where each starts."""
     if manifest["kind"] != "scan":
         return []
     length = manifest["source"]["characters"]
@@ -162,7 +184,8 @@ def _spots(rows: pl.DataFrame, manifest: Mapping[str, Any], texts: Passages) -> 
     def words(spot: Any) -> str:
         return texts[{"start": spot.start, "suffix_start": spot.start, "suffix_end": spot.end}][1]
 
-    return spots_table(found, length, words)
+    cells = spots_table(found, length, words, key="spots")
+    return [{"start": spot.start, "cells": row} for spot, row in zip(found, cells, strict=True)]
 
 
 def _cards(
@@ -170,8 +193,7 @@ def _cards(
 ) -> list[list[dict[str, str]]]:
     rows: list[list[dict[str, str]]] = []
     if rates := found.get("rates"):
-        tau = f"{summary['tau']:g}"
-        named = [("Greedy rate", "greedy_rate"), (f"Rate at τ = {tau}", "rate_at_tau")]
+        named = [("Greedy rate", "greedy_rate"), (f"Rate at τ = {show.setting(summary['tau'])}", "rate_at_tau")]
         named += [("Rate at 0.0001", "rate_at_0.0001"), ("Maximum rate", "maximum_rate")]
         rows.append([_rate_card(name, rates[key], rates, manifest) for name, key in named])
     if covered := found.get("coverage"):
@@ -189,18 +211,20 @@ def _cards(
         _card(
             f"{show.unit(manifest).capitalize()}s scored",
             show.count(summary["examples"]),
-            f"{show.count(summary.get('dropped') or 0)} dropped",
+            f"{show.count(summary['dropped'])} dropped",
         ),
         _card("Token evaluations", show.count(summary["token_evals"]), "positions fed to the model"),
         _card(
-            "Time", show.duration(summary["seconds"]), f"{manifest['model']['device']}, {manifest['model']['dtype']}"
+            "Time",
+            show.duration(summary["seconds"]),
+            f"{show.name(manifest['model']['device'])}, {show.name(manifest['model']['dtype'])}",
         ),
     ]
     if covered:
         p, run = next(
             ((p, c["longest_run"]) for p, c in covered.items() if c["longest_run"]), (next(iter(covered)), None)
         )
-        characters = show.count(run[1] - run[0]) if run else "none"
+        characters = show.count(longest_run(p, run)) if run else "none"
         cost.insert(0, _card("Longest run", characters, f"characters, at {show.threshold(float(p))}"))
     return [*rows, cost]
 
@@ -228,12 +252,13 @@ def _passages_title(shown: int) -> str:
 
 
 def _passages_caption(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame, shown: int) -> str:
-    unit, tau = show.unit(manifest), f"{summary['tau']:g}"
+    unit, tau = show.unit(manifest), show.setting(summary["tau"])
     if shown:
         overlap = "; none overlaps a stronger one" if manifest["kind"] == "scan" else ""
-        listed = (
-            f"The {show.counted(shown, unit)} with the highest p_z" if shown > 1 else f"The {unit} with the highest p_z"
-        )
+        listed = f"The {unit} with the highest p_z"
+        if shown > 1:
+            several = derived(shown, "passages/listed", summary["tau"])
+            listed = f"The {show.counted(several, unit)} with the highest p_z"
         return (
             f"{listed}{overlap}. The prefix, in grey, is the prompt; the suffix, marked, is what the model gives back."
             + (" Below it, the heaviest outputs near it, with their differences." if manifest.get("near") else "")
@@ -241,7 +266,7 @@ def _passages_caption(manifest: Mapping[str, Any], summary: Mapping[str, Any], r
     if not rows.height:
         return f"There are no {unit}s to show."
     lower = log_prob_bounds(rows)[0]
-    best = float(lower.max())
+    best = derived(float(lower.max()), "passages/highest", summary["tau"])
     if best == -math.inf:
         rest = "every one has probability 0 under this scheme or was given up early, as certain to end below τ"
     else:
@@ -251,16 +276,19 @@ def _passages_caption(manifest: Mapping[str, Any], summary: Mapping[str, Any], r
 
 def _passage(number: int, row: dict[str, Any], manifest: Mapping[str, Any], texts: Passages) -> dict[str, Any]:
     prefix, suffix = texts[row]
-    row = keyed(row, f"scores/{show.literal(row['example_id'])}/{row['scheme']}")
-    place = [] if manifest["kind"] == "scan" else [show.literal(row["example_id"])]
+    index, row = row["row"], keyed_row(row)
+    scanned = manifest["kind"] == "scan"
+    place = [] if scanned else [show.name(row["example_id"])]
     if row["suffix_start"] is not None:
-        where = f"characters {show.count(row['suffix_start'])} to {show.count(row['suffix_end'])}"
+        where = f"haracters {show.count(row['suffix_start'])} to {show.count(row['suffix_end'])}"
         if length := manifest["source"].get("characters"):
-            where += f", at {100 * row['suffix_start'] / length:.1f}% of the text"
-        place.append(where if place else f"C{where[1:]}")
+            share = derived(row["suffix_start"] / length, f"{key_of(row['suffix_start'])}/place", length)
+            where += f", at {show.place(share)} of the text"
+        place.append(f"{'C' if scanned else 'c'}{where}")
     log_prob = row["log_prob"]
     return {
         "number": number,
+        "row": index,
         "place": ", ".join(place),
         "prefix": show.literal(prefix),
         "suffix": show.literal(suffix),

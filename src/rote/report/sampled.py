@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rote.report import show
+from rote.report.keys import derived
 
 WORTH = (
     "how many independent examples would be as sure as these; examples of one document are alike. At a rate of 0% or "
@@ -15,7 +16,7 @@ KEYS = ("greedy_rate", "rate_at_tau", "rate_at_0.0001", "maximum_rate")
 
 
 def sampled_headline(summary: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    rate, tau = found["rates"]["rate_at_tau"], f"{summary['tau']:g}"
+    rate, tau = found["rates"]["rate_at_tau"], show.setting(summary["tau"])
     if not rate["count"]:
         total = show.counted(found["rates"]["examples"], "example")
         return f"None of {total} from this corpus can be extracted at τ = {tau}."
@@ -24,7 +25,7 @@ def sampled_headline(summary: Mapping[str, Any], found: Mapping[str, Any]) -> st
 
 
 def sampled_lede(summary: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    rates, tau = found["rates"], f"{summary['tau']:g}"
+    rates, tau = found["rates"], show.setting(summary["tau"])
     rate = rates["rate_at_tau"]
     over = f" (mean and standard deviation over the runs {over_runs(rate)})"
     if not rate["count"] or rate["deviation"] is None:
@@ -46,7 +47,7 @@ def _compared(entry: Mapping[str, Any]) -> str:
     low, high = found["interval"]
     sure = "more than chance makes likely" if low > 0 or high < 0 else "chance alone could do that"
     return (
-        f" The rate at τ of {show.literal(entry['split'])} less that of {show.literal(entry['control'])} is "
+        f" The rate at τ of {show.name(entry['split'])} less that of {show.name(entry['control'])} is "
         f"{difference(found)} percentage points: {sure}."
     )
 
@@ -64,25 +65,27 @@ def _drawn(manifest: Mapping[str, Any], sampling: Mapping[str, Any], role: str) 
     corpus = sampling["corpora"][role]
     runs, total = corpus["runs"], corpus["documents"]
     counts = _span(run["documents"] for run in runs)
+    sums = {name: sum(run[name] for run in runs) for name in ("examples", "short_documents", "skipped_documents")}
+    drawn = derived({"runs": len(runs), **sums}, f"sample/{role}", total)
     parts = [
-        f"{show.counted(len(runs), 'run')}{' of' if len(runs) == 1 else ', each of'} {counts} of "
+        f"{show.counted(drawn['runs'], 'run')}{' of' if len(runs) == 1 else ', each of'} {counts} of "
         f"{show.counted(total, 'document')} and up to {show.counted(sampling['examples'], 'example')} a document",
-        f"{show.count(sum(run['examples'] for run in runs))} examples in all",
-        f"seed {sampling['seed']}",
+        f"{show.count(drawn['examples'])} examples in all",
+        f"seed {show.setting(sampling['seed'])}",
     ]
     if role == "held-out":
-        parts.insert(0, show.literal(sampling["held_out_name"]))
+        parts.insert(0, show.name(sampling["held_out_name"]))
     asked = sampling["documents"]
     if asked is not None and asked > total:
         parts.append(f"{show.count(asked)} documents were asked for")
     text = ", ".join(parts) + "."
-    short = sum(run["short_documents"] for run in runs)
-    if short:
-        text += f" {show.counted(short, 'time')} a document had room for fewer examples and gave as many as fit."
-    skipped = sum(run["skipped_documents"] for run in runs)
-    if skipped:
+    if drawn["short_documents"]:
+        times = show.counted(drawn["short_documents"], "time")
+        text += f" {times} a document had room for fewer examples and gave as many as fit."
+    if drawn["skipped_documents"]:
+        times = show.counted(drawn["skipped_documents"], "time")
         text += (
-            f" {show.counted(skipped, 'time')} a document had no room for a single one and was passed over: too few "
+            f" {times} a document had no room for a single one and was passed over: too few "
             "tokens after every space character."
         )
     return text
@@ -100,10 +103,10 @@ def over_runs(rate: Mapping[str, Any]) -> str:
 def difference(found: Mapping[str, Any]) -> str:
     """`+12.4 (9.0 to 15.1)`, in percentage points."""
     low, high = found["interval"]
-    value = _points(found["difference"])
+    value = show.points(found["difference"])
     if found["difference_upper"] > found["difference"]:
-        value += f" to {_points(found['difference_upper'])}"
-    return f"{value} ({_points(low)} to {_points(high)})"
+        value += f" to {show.points(found['difference_upper'])}"
+    return f"{value} ({show.points(low)} to {show.points(high)})"
 
 
 def sampled_section(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mapping[str, Any]) -> Any:
@@ -134,8 +137,8 @@ def _difference_table(entry: Mapping[str, Any], names: Mapping[str, str]) -> dic
     chances = sorted({cell["p"] for cell in entry["np_table"]})
     cells = {(cell["n"], cell["p"]): difference(cell) for cell in entry["np_table"]}
     return {
-        "split": show.literal(entry["split"]),
-        "control": show.literal(entry["control"]),
+        "split": show.name(entry["split"]),
+        "control": show.name(entry["control"]),
         "rates": [[name, difference(entry[key])] for key, name in names.items()],
         "columns": [f"p = {show.threshold(p)}" for p in chances],
         "rows": [[show.count(n), *(cells[n, p] for p in chances)] for n in sorted({n for n, _ in cells})],
@@ -172,7 +175,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _names(tau: float) -> dict[str, str]:
-    return dict(zip(KEYS, ("Greedy", f"At τ = {tau:g}", "At 0.0001", "Maximum"), strict=True))
+    return dict(zip(KEYS, ("Greedy", f"At τ = {show.setting(tau)}", "At 0.0001", "Maximum"), strict=True))
 
 
 def _label(value: Any) -> str:
@@ -182,12 +185,6 @@ def _label(value: Any) -> str:
 def _interval(rate: Mapping[str, Any]) -> str:
     low, high = rate["interval"]
     return f"{show.percent(low)} to {show.percent(high)}"
-
-
-def _points(share: float) -> str:
-    if share == 0:
-        return "0"
-    return f"{'+' if share > 0 else '-'}{show.percent(abs(share)).removesuffix('%')}"
 
 
 def _span(numbers: Iterable[int]) -> str:

@@ -30,8 +30,18 @@ def typeset(text: str) -> Markup:
 
     File and model names stand in such sentences too: a p_z that is part of a longer name stays as it is.
     """
-    html = re.sub(r"(?<![\w/.-])p_z(?![\w/-]|\.\w)", "<i>p</i><sub>z</sub>", str(escape(text)))
-    return Markup(element_of_marks(re.sub(r"\b([τpn]) ([=≥]) (?=\d)", "\\1\u00a0\\2\u00a0", html)))
+    return element_of_marks(text, _typeset)
+
+
+def _typeset(words: str) -> Markup:
+    """The same for words without marks; where they end with `τ = `, a marked number follows."""
+    html = re.sub(r"(?<![\w/.-])p_z(?![\w/-]|\.\w)", "<i>p</i><sub>z</sub>", str(escape(words)))
+    return Markup(re.sub(r"\b([τpn]) ([=≥]) (?=\d|$)", "\\1\u00a0\\2\u00a0", html))
+
+
+def name(text: str) -> str:
+    """A name or another foreign text within a sentence, shown literally; where it has a key, it keeps it."""
+    return mark(text, literal(text), "text")
 
 
 def unit(manifest: Mapping[str, Any]) -> str:
@@ -78,8 +88,26 @@ def threshold(share: float) -> str:
 
 
 def setting(number: float) -> str:
-    """A number that was chosen, printed as chosen: tau, a tolerance, a temperature."""
-    return mark(number, f"{number:g}", "number")
+    """A number that was chosen, printed as chosen: tau, a tolerance, a seed."""
+    return mark(number, f"{number:g}" if isinstance(number, float) else str(number), "number")
+
+
+def average(number: float) -> str:
+    """A mean of counts: `1,234.5`."""
+    return mark(number, f"{number:,.1f}", "number")
+
+
+def place(share: float) -> str:
+    """Where something stands in a text: `43.2%` of it come before."""
+    return mark(share, f"{100 * share:.1f}%", "percent")
+
+
+def points(difference: float) -> str:
+    """A difference of two shares in percentage points, with its sign: `+12.4`."""
+    if difference == 0:
+        return mark(difference, "0", "points")
+    shown = _percent(100 * abs(difference)).removesuffix("%")
+    return mark(difference, f"{'+' if difference > 0 else '-'}{shown}", "points")
 
 
 def probability(log_prob: float | None) -> str:
@@ -98,6 +126,13 @@ def _probability(log_prob: float) -> str:
         digits = min(math.ceil(-math.log10(-math.expm1(log_prob))), 6)
         return f"{math.floor(value * 10**digits) / 10**digits:.{digits}f}"
     return f"{value:.3g}" if value >= 0.001 else scientific(log_prob)
+
+
+def chance(share: float | None) -> str:
+    """A probability that is given as such, and not by its logarithm, such as a mean of several."""
+    if share is None:
+        return MISSING
+    return mark(share, _probability(math.log(share)) if 0 < share < 0.9995 else f"{share:.3g}", "number")
 
 
 def interval(lower: float, upper: float) -> str:
@@ -197,7 +232,8 @@ def bos(policy: str, token: int | None) -> str:
     if token is not None:
         why = "as asked" if policy == "always" else "because the tokenizer has one"
         return (
-            f"{policy}: BOS token {token} stands before every prefix, {why}; it is not counted among the prefix tokens."
+            f"{policy}: BOS token {setting(token)} stands before every prefix, {why}; it is not counted among the "
+            "prefix tokens."
         )
     why = "as asked" if policy == "never" else "because the tokenizer has none"
     return f"{policy}: no BOS token stands before the prefixes, {why}."

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rote.report import show
+from rote.report.keys import derived
 
 LEVELS = 12  # one colour each: the style sheet has as many
 _PARTS = 20  # rows of the table that says the same in words
@@ -26,22 +27,25 @@ class Strip:
     caption: str
 
 
-def strip(best: NDArray[np.float64], *, tau: float) -> Strip:
-    """`best`: for each character the largest log p_z over the windows whose suffix covers it, or -inf."""
+def strip(best: NDArray[np.float64], *, tau: float, key: str = "") -> Strip:
+    """`best`: for each character the largest log p_z over the windows whose suffix covers it, or -inf.
+
+    `key` stands before the keys of its numbers, on a page that has several.
+    """
     length, floor = best.size, math.log(tau)
-    reached = float((best >= floor).mean())
+    reached = derived(float((best >= floor).mean()), f"{key}strip/share", tau)
     return Strip(
         levels=LEVELS,
         legend=_legend(floor),
-        table=[_table_row(item, best, floor, length) for item in _spread(best, min(_PARTS, length))],
+        table=[_table_row(item, best, tau, key) for item in _spread(best, min(_PARTS, length))],
         description=(
-            f"The text from its first to its last of {show.count(length)} characters. "
-            f"{show.percent(reached)} of them reach the threshold of {tau:g}."
+            f"The text from its first to its last of {show.count(derived(length, f'{key}strip/characters', tau))} "
+            f"characters. {show.percent(reached)} of them reach the threshold of {show.setting(tau)}."
         ),
         caption=(
             "The whole text from left to right. Each place shows the highest probability of any window whose suffix "
-            f"covers one of its characters; blank is below τ = {tau:g}. Point at it for the number; click to "
-            "read there."
+            f"covers one of its characters; blank is below τ = {show.setting(tau)}. Point at it for the number; click "
+            "to read there."
         ),
     )
 
@@ -78,19 +82,13 @@ def _legend(floor: float) -> list[dict[str, Any]]:
     return ticks[::-1]
 
 
-def _table_row(item: dict[str, Any], best: NDArray[np.float64], floor: float, length: int) -> dict[str, Any]:
-    start, end, highest = item["start"], item["end"], item["highest"]
+def _table_row(item: dict[str, Any], best: NDArray[np.float64], tau: float, key: str) -> dict[str, Any]:
+    start, end, floor = item["start"], item["end"], math.log(tau)
+    numbers = {"from": start / best.size, "to": end / best.size, "share": float((best[start:end] >= floor).mean())}
+    found = derived({**item, **numbers}, f"{key}parts/{item['index']}", tau)
     return {
-        "part": f"{_part(start, length)} to {_part(end, length)}",
-        "characters": _range(start, end),
-        "highest": show.probability(highest) if highest >= floor else "below τ",
-        "share": show.percent(float((best[start:end] >= floor).mean())),
+        "part": f"{show.place(found['from'])} to {show.place(found['to'])}",
+        "characters": f"{show.count(found['start'])} to {show.count(found['end'])}",
+        "highest": show.probability(found["highest"]) if found["highest"] >= floor else "below τ",
+        "share": show.percent(found["share"]),
     }
-
-
-def _range(start: int, end: int) -> str:
-    return f"{show.count(start)} to {show.count(end)}"
-
-
-def _part(position: int, length: int) -> str:
-    return f"{100 * position / length:.1f}%".replace(".0%", "%")

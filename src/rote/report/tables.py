@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import polars as pl
@@ -12,6 +12,8 @@ from rote.analysis.coverage import location
 from rote.analysis.groups import sampled_rates, with_origin
 from rote.analysis.rates import rates_by
 from rote.report import show
+from rote.report.books import excerpt
+from rote.report.keys import derived, key_of, keyed_row, mark, plain
 
 _MOST_GROUPS = 12  # more distinct repetition counts than this are put together by powers of two
 
@@ -21,12 +23,18 @@ def coverage_table(found: Mapping[str, Any]) -> list[list[str]]:
     table = []
     for p, covered in found.get("coverage", {}).items():
         run = covered["longest_run"]
-        longest = (
-            [show.count(run[1] - run[0]), f"{show.count(run[0])} to {show.count(run[1])}"] if run else ["none", ""]
-        )
+        longest = ["none", ""]
+        if run:
+            longest = [show.count(longest_run(p, run)), f"{show.count(run[0])} to {show.count(run[1])}"]
         counts = [show.percent(covered["share"]), show.count(covered["characters"]), show.count(covered["runs"])]
         table.append([show.threshold(float(p)), *counts, *longest])
     return table
+
+
+def longest_run(p: str, run: Sequence[int]) -> int:
+    """How long the longest run of characters covered at a threshold is."""
+    found: int = derived(run[1] - run[0], f"coverage/{p}/longest_run", run[0])
+    return found
 
 
 def odds_table(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -55,13 +63,15 @@ def odds_table(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> dict[st
 def _passing(entry: Mapping[str, Any]) -> str:
     """The n at which an (n, p) rate passes the greedy rate; a range where stopped rows leave doubt."""
     low, high = (_prompts(entry[f"n{end}"], entry[f"log10_n{end}"]) for end in ("_lower", ""))
-    return high if low == high else f"{low} to {high}"
+    return high if plain(low) == plain(high) else f"{low} to {high}"
 
 
 def _prompts(n: int | None, log10_n: float | None) -> str:
     if log10_n is None:
         return "never"
-    return show.scientific(log10_n * math.log(10)) if n is None else show.prompts(n)
+    if n is None:
+        return mark(log10_n, show.scientific(log10_n * math.log(10)), "power of ten")
+    return mark(n, show.prompts(n), "prompts")
 
 
 def schemes_table(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -71,10 +81,10 @@ def schemes_table(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> di
         return None
     thresholds = list(found[0][1].get("coverage", {}))
     return {
-        "columns": [f"Rate at τ = {summary['tau']:g}", "Rate at 0.0001", "Maximum rate"]
+        "columns": [f"Rate at τ = {show.setting(summary['tau'])}", "Rate at 0.0001", "Maximum rate"]
         + [f"Coverage at {show.threshold(float(p))}" for p in thresholds],
         "rows": [
-            [label]
+            [show.name(label)]
             + [show.rate(each["rates"][key]) for key in ("rate_at_tau", "rate_at_0.0001", "maximum_rate")]
             + [
                 show.percent(each["coverage"][p]["share"]) if p in each["coverage"] else show.MISSING
@@ -85,8 +95,13 @@ def schemes_table(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> di
     }
 
 
-def groups(rows: pl.DataFrame, tau: float, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Rates by how often an example stands in the training data, and by split, where the rows say so."""
+def groups(
+    rows: pl.DataFrame, tau: float, manifest: Mapping[str, Any], found: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """Rates by how often an example stands in the training data, and by split, where the rows say so.
+
+    `found`: what the summary says of these rows' scheme, where the groups are taken from it with their keys.
+    """
     groups = []
     keys: tuple[Literal["repetitions", "split"], ...] = ("repetitions", "split")
     for key in keys:
@@ -95,16 +110,80 @@ def groups(rows: pl.DataFrame, tau: float, manifest: Mapping[str, Any]) -> list[
         binned = key == "repetitions" and rows[key].n_unique() > _MOST_GROUPS
         table = rows.with_columns(pl.col(key).map_elements(_power_of_two, return_dtype=pl.Int64)) if binned else rows
         sampled = "sampling" in manifest
-        own = rates_by(with_origin(table), key, tau=tau, of=sampled_rates) if sampled else rates_by(table, key, tau=tau)
+        if found is not None and not binned:
+            own = found[f"by_{key}"]
+        else:
+            own = (
+                rates_by(with_origin(table), key, tau=tau, of=sampled_rates)
+                if sampled
+                else rates_by(table, key, tau=tau)
+            )
+            own = derived(own, f"groups/{key}", tau)
         groups.append(
             {
                 "key": key,
+                "plots": ("repetitions",) if key == "repetitions" else ("splits", "split-distribution"),
                 "bar": "95% interval, with a document’s examples taken together" if sampled else "95% Wilson interval",
                 "unit": f"{show.unit(manifest).capitalize()}s",
                 "rows": [_group_row(g, g[key], binned) for g in own],
             }
         )
     return groups
+
+
+EXAMPLES = 300
+"""Most examples that the table of examples lists."""
+
+
+def examples_table(
+    rows: pl.DataFrame, order: Sequence[int], suffix: Callable[[Mapping[str, Any]], str], summary: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The likeliest examples, one by one: columns, and rows of cells. `order`: their places in the table."""
+    if not rows.height:
+        return None
+    names = ["example_id", "scheme", "log_prob", "greedy", "stopped"]
+    known = [name for name in ("repetitions", "split") if rows[name].null_count() < rows.height]
+    listed = rows[list(order[:EXAMPLES])].select(*names, *known).iter_rows(named=True)
+    columns = [_head("Example"), _head("p_z", number=True, minimum=True), _head("Prompts for 90%", number=True)]
+    columns += [_head("Greedy"), *(_head(name.capitalize(), number=name == "repetitions") for name in known)]
+    total = summary["examples"]
+    caption = "The likeliest first. Choose an example to see its tokens. Greedy: greedy decoding gives it back."
+    if rows.height > EXAMPLES:
+        most = show.count(derived(EXAMPLES, "examples/listed", total))
+        caption = f"The {most} likeliest of {show.count(total)}. {caption.removeprefix('The likeliest first. ')}"
+    return {
+        "caption": caption,
+        "columns": [*columns, _head("First words")],
+        "rows": [_example(place, row, known, suffix) for place, row in zip(order[:EXAMPLES], listed, strict=True)],
+    }
+
+
+def _example(
+    place: int, row: dict[str, Any], known: Sequence[str], suffix: Callable[[Mapping[str, Any]], str]
+) -> dict[str, Any]:
+    words = excerpt(suffix(row))
+    row = keyed_row(row)
+    most, least = ("at most ", "at least ") if row["stopped"] else ("", "")
+    log_prob = row["log_prob"]
+    cells = [
+        _cell(most + show.probability(log_prob), number=True),
+        # Sorted by p_z: beyond the range of floats there are no numbers of prompts to sort by.
+        _cell(least + show.prompts_for(log_prob, 0.9), number=True, sort=-log_prob),
+        _cell("yes" if row["greedy"] else "no"),
+    ]
+    for name in known:
+        value = row[name]
+        shown = show.MISSING if value is None else show.count(value) if isinstance(value, int) else show.name(value)
+        cells.append(_cell(shown, number=name == "repetitions"))
+    return {"row": place, "name": show.name(row["example_id"]), "cells": cells, "words": words}
+
+
+def _head(name: str, *, number: bool = False, minimum: bool = False) -> dict[str, Any]:
+    return {"name": name, "number": number, "minimum": minimum}
+
+
+def _cell(shown: str, *, number: bool = False, sort: float | None = None) -> dict[str, Any]:
+    return {"shown": shown, "number": number, "sort": sort}
 
 
 def distribution(rows: pl.DataFrame) -> dict[str, Any]:
@@ -129,13 +208,13 @@ def _power_of_two(repetitions: int) -> int:
 
 
 def _group_row(group: Mapping[str, Any], value: Any, binned: bool) -> dict[str, Any]:
-    label = show.MISSING if value is None else show.count(value) if isinstance(value, int) else show.literal(value)
+    label = "not given" if value is None else show.count(value) if isinstance(value, int) else show.name(value)
     if binned and value is not None and value > 1:
-        label = f"{show.count(value)} to {show.count(2 * value - 1)}"
+        label = f"{show.count(value)} to {show.count(derived(2 * value - 1, f'{key_of(value)}/last', value))}"
     rate = group["rate_at_tau"]
     low, high = rate["interval"]
     return {
-        "label": label if value is not None else "not given",
+        "label": label,
         "examples": show.count(group["examples"]),
         "greedy": show.rate(group["greedy_rate"]),
         "rate": show.rate(rate),

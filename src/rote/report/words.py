@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from rote.report import show
 from rote.report.books import longest_sentence
-from rote.report.method import cost, numeric_doubt
+from rote.report.keys import derived, mark, plain
+from rote.report.method import cost, numeric_doubt, parts_within
 from rote.report.sampled import sample_facts, sampled_headline, sampled_lede, sampled_lines
 
 EVEN = "0.5"  # the coverage threshold of a scan's headline
@@ -19,7 +20,7 @@ EVEN = "0.5"  # the coverage threshold of a scan's headline
 
 def headline(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """The result in one sentence; for a scan how much comes out with even odds, else what reaches tau."""
-    tau = f"{summary['tau']:g}"
+    tau = show.setting(summary["tau"])
     if "rates" not in found:
         return f"Nothing was measured: no {show.unit(manifest)} could be scored."
     if "sampling" in manifest:
@@ -33,9 +34,9 @@ def headline(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Map
         return f"{show.count(extracted)} of {show.counted(total, 'example')} can be extracted at τ = {tau}."
     even = found.get("coverage", {}).get(EVEN)
     if manifest["windows"].get("within"):  # chosen windows: what they come to is not the text's
-        suffix = show.counted(manifest["windows"]["suffix"], "token")
+        suffix = show.counted(manifest["windows"]["suffix"], "token")  # begins with a number, so no capital letter
         reached = f"{show.count(extracted)} of {show.counted(total, 'window')}"
-        return f"{suffix.capitalize()} at a time, {reached} in the chosen places can be extracted at τ = {tau}."
+        return f"{suffix} at a time, {reached} in the chosen places can be extracted at τ = {tau}."
     if even and even["characters"]:
         return f"{show.percent(even['share'])} of this text’s characters can be drawn out with even odds (p ≥ 50%)."
     if extracted:
@@ -49,14 +50,14 @@ def headline(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Map
 
 def lede(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """What the headline means."""
-    dropped = summary.get("dropped") or 0
+    dropped = summary["dropped"]
     if "rates" not in found:
         return (
             f"{show.counted(dropped, show.unit(manifest))} dropped as too short." if dropped else "There were no rows."
         )
     if "sampling" in manifest:
         return sampled_lede(summary, found)
-    rates, tau = found["rates"], f"{summary['tau']:g}"
+    rates, tau = found["rates"], show.setting(summary["tau"])
     extracted = rates["rate_at_tau"]
     if manifest["kind"] == "score":
         low, high = extracted["interval"]
@@ -92,10 +93,9 @@ def provenance(
     `best`, a scan's largest log p_z per character, tells how far the coverage would move with every log p_z.
     """
     model = manifest["model"]
-    weights = str(model.get("fingerprint") or show.MISSING)
     facts = [
-        ("Model", f"{show.literal(model['name'])}, weights {weights[:16]}{'…' if len(weights) > 16 else ''}"),
-        ("Scheme", manifest["schemes"][0]),
+        ("Model", f"{show.name(model['name'])}, weights {_short(model.get('fingerprint'))}"),
+        ("Scheme", show.name(manifest["schemes"][0])),
         ("BOS", show.bos(model["bos"], model.get("bos_token"))),
         *sample_facts(manifest),
     ]
@@ -109,10 +109,22 @@ def provenance(
     doubt = f"{_choice(manifest)} {doubt}"
     if best is not None:
         tolerance = rates["near_tau"]["numeric_tolerance"]
-        low, high = (float((best >= math.log(float(EVEN)) + shift).mean()) for shift in (tolerance, -tolerance))
-        bounds = " to ".join(dict.fromkeys((show.percent(low), show.percent(high))))
-        doubt += f" Should every log p_z be off by {tolerance:g}, coverage at 50% would be {bounds}."
+        low, high = (
+            derived(float((best >= math.log(float(EVEN)) + shift).mean()), f"doubt/{end}", tolerance)
+            for end, shift in (("lower", tolerance), ("upper", -tolerance))
+        )
+        bounds = show.percent(low)
+        if plain(show.percent(high)) != plain(bounds):
+            bounds += f" to {show.percent(high)}"
+        doubt += f" Should every log p_z be off by {show.setting(tolerance)}, coverage at 50% would be {bounds}."
     return [*facts, ("Uncertainty", doubt)]
+
+
+def _short(fingerprint: str | None) -> str:
+    """The beginning of a hash, enough to tell it from others."""
+    if not fingerprint:
+        return show.MISSING
+    return mark(fingerprint, show.literal(fingerprint[:16]) + ("…" if len(fingerprint) > 16 else ""), "text")
 
 
 def _choice(manifest: Mapping[str, Any]) -> str:
@@ -121,15 +133,15 @@ def _choice(manifest: Mapping[str, Any]) -> str:
     if within is None:
         return "The windows are all of this text’s at this stride, not a sample."
     return (
-        f"The windows are those that start in {show.counted(len(within), 'chosen part')} of the text: the rates are "
-        "theirs, not the text’s, and the rest of it was not looked at."
+        f"The windows are those that start in {show.counted(parts_within(manifest), 'chosen part')} of the text: the "
+        "rates are theirs, not the text’s, and the rest of it was not looked at."
     )
 
 
 def near_sentence(manifest: Mapping[str, Any], near: Mapping[str, Any]) -> str:
     """What the search for near-verbatim outputs came to, in one line."""
     options, verdicts, unlocked = manifest["near"], near["verdicts"], near["unlocked"]
-    unit, tau = show.unit(manifest), f"{near['tau']:g}"
+    unit, tau = show.unit(manifest), show.setting(near["tau"])
     certainty = "95% intervals, not certified" if options["method"] == "sample" else "certified"
     return (
         f"within {show.counted(options['tolerance'], 'edit')} ({options['distance']}), "
