@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rote.runs.compare import compare
     from rote.runs.engine import scan, score
     from rote.runs.export import export
+    from rote.runs.figures import figures
     from rote.runs.rate import rate
     from rote.runs.reconstruct import Reconstruction, reconstruct
     from rote.runs.store import Run
@@ -51,6 +52,7 @@ _HOME = {
     "scan": "rote.runs.engine",
     "score": "rote.runs.engine",
     "export": "rote.runs.export",
+    "figures": "rote.runs.figures",
     "rate": "rote.runs.rate",
     "Reconstruction": "rote.runs.reconstruct",
     "reconstruct": "rote.runs.reconstruct",
@@ -78,6 +80,7 @@ __all__ = [
     "compare",
     "expected_queries",
     "export",
+    "figures",
     "load",
     "near_verbatim",
     "queries_needed",
