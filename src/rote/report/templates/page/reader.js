@@ -3,7 +3,7 @@
 function startReader(runs) {
   const host = document.getElementById("page-text");
   if (!host) return null;
-  const panel = document.getElementById("passage-panel");
+  const panel = document.getElementById("passage-panel"), said = document.getElementById("passage-said");
   const blocks = [...host.children];
   const starts = Int32Array.from(blocks, (block) => Number(block.dataset.at));
   const scanned = page.length !== null;
@@ -135,7 +135,9 @@ function startReader(runs) {
       document.getElementById("reader").scrollIntoView({ block: "nearest" });
     }
     const details = await detailsOf(run, row);
-    if (current && current.run === run && current.row === row) panel.replaceChildren(...passage(runs, run, row, details, textsOf(run, row)));
+    if (!current || current.run !== run || current.row !== row) return; // another was chosen meanwhile
+    panel.replaceChildren(...passage(runs, run, row, details, textsOf(run, row)));
+    said.replaceChildren(...passageTitle(run, row).childNodes, ": ", probabilityOf(run, row, "log_prob"));
   }
 
   function textsOf(run, row) {
