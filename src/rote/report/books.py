@@ -8,7 +8,7 @@ from typing import Any
 
 from rote.analysis.coverage import HotSpot
 from rote.report import show
-from rote.report.keys import derived, keyed
+from rote.report.keys import derived, keyed, number_in
 
 WORDS = 12
 """Words of a passage that an excerpt shows at most."""
@@ -25,12 +25,12 @@ def longest_table(found: Mapping[str, Any], passage: Callable[[Mapping[str, Any]
     table = []
     for p, entry in found.get("longest", {}).items():
         if entry is None:
-            table.append([show.threshold(float(p)), "none", "", "", "", ""])
+            table.append([show.threshold(number_in(p)), "none", "", "", "", ""])
             continue
         start, end = entry["suffix_start"], entry["suffix_end"]
         table.append(
             [
-                show.threshold(float(p)),
+                show.threshold(number_in(p)),
                 _tokens(entry),
                 show.count(derived(end - start, f"longest/{p}/characters", start)),
                 f"{show.count(start)} to {show.count(end)}",
@@ -49,7 +49,7 @@ def longest_sentence(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> s
         if entry is not None:
             start, end = entry["suffix_start"], entry["suffix_end"]
             what = f"{_tokens(entry)} tokens ({show.count(end - start)} characters from {show.count(start)})"
-        shared.setdefault(what, []).append(show.threshold(float(p)))
+        shared.setdefault(what, []).append(show.threshold(number_in(p)))
     parts = [f"at {', '.join(thresholds)}: {what}" for what, thresholds in shared.items()]
     line = f"in one generation, {'; '.join(parts)}"
     suffix = manifest["windows"]["suffix"]

@@ -36,9 +36,12 @@ class KeyedStr(str):
 
 
 def keyed(content: Any, key: str) -> Any:
-    """The same content, in which every number and string knows its key: the names and places on the way to it."""
+    """The same content, in which every number and string knows its key: the names and places on the way to it.
+
+    The names in a mapping know their keys too: some are numbers, such as the thresholds of a coverage.
+    """
     if isinstance(content, Mapping):
-        return {name: keyed(value, f"{key}/{name}") for name, value in content.items()}
+        return {keyed(name, f"{key}/{name}"): keyed(value, f"{key}/{name}") for name, value in content.items()}
     if isinstance(content, (list, tuple)):
         return type(content)(keyed(value, f"{key}/{place}") for place, value in enumerate(content))
     for kind, known in ((float, KeyedFloat), (int, KeyedInt), (str, KeyedStr)):
@@ -58,6 +61,11 @@ def keyed_row(row: Mapping[str, Any]) -> dict[str, Any]:
 def derived(number: Any, key: str, source: object) -> Any:
     """A number that was computed: with this key where its source has one, as on a page, and as it is elsewhere."""
     return number if key_of(source) is None else keyed(number, key)
+
+
+def number_in(name: str) -> float:
+    """The number that a mapping's name says."""
+    return derived(float(name), key_of(name) or "", name)  # type: ignore[no-any-return]
 
 
 def key_of(content: object) -> str | None:
@@ -89,11 +97,6 @@ def _value(content: object) -> str:
 def plain(text: str) -> str:
     """Without marks: for attributes, and for what goes elsewhere than to a page."""
     return _FIGURE.sub(r"\4", text)
-
-
-def for_script(text: str) -> str:
-    """With marks as the page's script reads them: it needs no values."""
-    return _FIGURE.sub(rf"{_OPEN}\1{_MIDDLE}\2{_MIDDLE}\4{_CLOSE}", text)
 
 
 def marked(text: str) -> str | Markup:

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from rote.report import show
 from rote.report.figure import Figure, as_json
-from rote.report.keys import for_script, keyed, mark, marked, plain
+from rote.report.keys import keyed, mark, marked, plain
 from rote.report.pack import Packed
 
 SCRIPTS = ("show", "data", "axis", "layers", "pointer", "plot", "prompts", "strip", "reader", "table", "start")
@@ -81,7 +81,7 @@ def script_hash(code: str) -> str:
 def json_block(content: Any) -> Markup:
     """JSON inside a <script> element: nothing in it can end the element."""
     found = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Markup(for_script(found).replace("<", "\\u003c"))
+    return Markup(found.replace("<", "\\u003c"))
 
 
 def _drawn(figure: Figure) -> dict[str, Any]:

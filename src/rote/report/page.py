@@ -20,7 +20,7 @@ from rote.analysis.rates import log_prob_bounds
 from rote.report import show
 from rote.report.books import longest_table, spots_table
 from rote.report.figures import run_figures
-from rote.report.keys import derived, key_of, keyed, keyed_row
+from rote.report.keys import derived, key_of, keyed, keyed_row, number_in
 from rote.report.layout import render_page
 from rote.report.method import meaning, method
 from rote.report.near import near_facts, near_section, variants
@@ -200,7 +200,7 @@ def _cards(
         rows.append(
             [
                 _card(
-                    f"Coverage at {show.threshold(float(p))}",
+                    f"Coverage at {show.threshold(number_in(p))}",
                     show.percent(c["share"]),
                     f"{show.count(c['characters'])} characters",
                 )
@@ -225,7 +225,7 @@ def _cards(
             ((p, c["longest_run"]) for p, c in covered.items() if c["longest_run"]), (next(iter(covered)), None)
         )
         characters = show.count(longest_run(p, run)) if run else "none"
-        cost.insert(0, _card("Longest run", characters, f"characters, at {show.threshold(float(p))}"))
+        cost.insert(0, _card("Longest run", characters, f"characters, at {show.threshold(number_in(p))}"))
     return [*rows, cost]
 
 

@@ -13,7 +13,7 @@ from rote.analysis.groups import sampled_rates, with_origin
 from rote.analysis.rates import rates_by
 from rote.report import show
 from rote.report.books import excerpt
-from rote.report.keys import derived, key_of, keyed_row, mark, plain
+from rote.report.keys import derived, key_of, keyed_row, mark, number_in, plain
 
 _MOST_GROUPS = 12  # more distinct repetition counts than this are put together by powers of two
 
@@ -27,7 +27,7 @@ def coverage_table(found: Mapping[str, Any]) -> list[list[str]]:
         if run:
             longest = [show.count(longest_run(p, run)), f"{show.count(run[0])} to {show.count(run[1])}"]
         counts = [show.percent(covered["share"]), show.count(covered["characters"]), show.count(covered["runs"])]
-        table.append([show.threshold(float(p)), *counts, *longest])
+        table.append([show.threshold(number_in(p)), *counts, *longest])
     return table
 
 
@@ -44,7 +44,7 @@ def odds_table(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> dict[st
     chances = sorted({cell["p"] for cell in rates["np_table"]})
     cells = {(cell["n"], cell["p"]): show.rate(cell) for cell in rates["np_table"]}
     overtakes = [
-        f"{_passing(entry)} for p = {show.threshold(float(p))}" for p, entry in rates["n_passing_greedy"].items()
+        f"{_passing(entry)} for p = {show.threshold(number_in(p))}" for p, entry in rates["n_passing_greedy"].items()
     ]
     return {
         "unit": show.unit(manifest),
@@ -82,7 +82,7 @@ def schemes_table(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> di
     thresholds = list(found[0][1].get("coverage", {}))
     return {
         "columns": [f"Rate at τ = {show.setting(summary['tau'])}", "Rate at 0.0001", "Maximum rate"]
-        + [f"Coverage at {show.threshold(float(p))}" for p in thresholds],
+        + [f"Coverage at {show.threshold(number_in(p))}" for p in thresholds],
         "rows": [
             [show.name(label)]
             + [show.rate(each["rates"][key]) for key in ("rate_at_tau", "rate_at_0.0001", "maximum_rate")]
