@@ -161,6 +161,12 @@ def test_a_damaged_comparison_is_refused(folders: Path, tmp_path: Path) -> None:
     assert "Run rote compare again." in refused(broken)
     (broken / "differences.parquet").unlink()
     assert "Run rote compare again." in refused(broken)
+    old = shutil.copytree(folders / "compared", tmp_path / "old")
+    (old / "comparison.json").write_text("{}")
+    assert "has no 'runs', so this version of Rote did not write it; compare again." in refused(old)
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep/sweep.json").write_text("{}")
+    assert "has no 'lengths'" in refused(tmp_path / "sweep")
 
 
 @pytest.mark.parametrize(("option", "value"), [("--format", "gif"), ("--style", "poster")])
@@ -174,6 +180,7 @@ def test_figures_never_mix_with_other_results(folders: Path, tmp_path: Path) -> 
     (tmp_path / "one").mkdir()
     copy = shutil.copytree(folders / "near", tmp_path / "one/near")
     assert "two of the folders are called 'near'" in refused(folders / "near", copy, "--out", tmp_path / "out")
+    assert "was given twice" in refused(folders / "near", folders / "all/../near")
     (tmp_path / "file").write_text("")
     assert "cannot make the folder" in refused(folders / "near", "--out", tmp_path / "file")
 

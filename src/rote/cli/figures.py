@@ -19,14 +19,14 @@ from rote.errors import InputError
 @app.command(epilog="Example: rote figures runs/alice-bundled --format pdf")
 def figures(
     folders: Annotated[
-        list[Path], typer.Argument(help="Finished runs, comparisons, sweeps or reconstructions.", metavar="DIR...")
+        list[Path], typer.Argument(help="Finished runs, comparisons, sweeps or reconstructions.", metavar="DIR")
     ],
     format: Annotated[str, typer.Option(help="svg, png or pdf.")] = "svg",
     style: Annotated[str, typer.Option(help="paper: a column wide, small letters; slides: large, with titles.")] = (
         "paper"
     ),
     scheme: Annotated[
-        str | None, typer.Option(help="One of a run's schemes, as it names it [the first].", show_default=False)
+        str | None, typer.Option(help="One of a run's schemes, as it names it. Default: the first.", show_default=False)
     ] = None,
     out: Annotated[
         Path | None,
@@ -64,9 +64,12 @@ def figures(
 
 def _targets(folders: list[Path], out: Path | None) -> list[Path | None]:
     """Where each folder's figures go; None: into itself."""
+    places = [folder.resolve() for folder in folders]
+    if again := next((folder for folder in folders if places.count(folder.resolve()) > 1), None):
+        raise InputError(f"{again} was given twice; give each folder once.")
     if out is None or len(folders) == 1:
         return [out] * len(folders)
-    names = [folder.resolve().name for folder in folders]
+    names = [place.name for place in places]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InputError(
             f"two of the folders are called {twice!r}, so their figures would mix in {out}; draw them one at a time."

@@ -81,9 +81,13 @@ def _figures(folder: Path, scheme: str | None) -> tuple[list[Figure], Mapping[st
     if kind != "run" and scheme is not None:
         raise InputError(f"{folder} holds a {kind}: --scheme does not apply to it; leave it out.")
     if kind == "comparison":
-        return comparison_figures(*_comparison(folder)), COMPARISON_FIGURES
+        return _comparison_figures(folder), COMPARISON_FIGURES
     if kind == "sweep":
-        return sweep_figures(read_json(folder / "sweep.json")), SWEEP_FIGURES
+        path = folder / "sweep.json"
+        try:
+            return sweep_figures(read_json(path)), SWEEP_FIGURES
+        except KeyError as error:
+            raise RunError(f"{path} has no {error}, so this version of Rote did not write it; sweep again.") from error
     if kind == "reconstruction":
         written = Reconstruction.open(folder)
         return reconstruction_figures(written.manifest, written.summary), RECONSTRUCTION_FIGURES
@@ -107,15 +111,19 @@ def _kind(folder: Path) -> str:
     return "reconstruction" if is_reconstruction(folder) else "run"
 
 
-def _comparison(folder: Path) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
-    """A comparison and each run's rows of the passages that all have, as far as its own files tell."""
-    result = read_json(folder / "comparison.json")
+def _comparison_figures(folder: Path) -> list[Figure]:
+    """From each run's rows of the passages that all have, as far as the comparison's own files tell."""
     path = folder / "differences.parquet"
     try:
+        result = read_json(folder / "comparison.json")
         table = pl.read_parquet(path)
-        return result, {run["key"]: _rows(table, run) for run in result["runs"]}
+        return comparison_figures(result, {run["key"]: _rows(table, run) for run in result["runs"]})
     except (OSError, pl.exceptions.PolarsError) as error:
         raise RunError(f"cannot read {path}: {error}. Run rote compare again.") from error
+    except KeyError as error:
+        raise RunError(
+            f"{folder / 'comparison.json'} has no {error}, so this version of Rote did not write it; compare again."
+        ) from error
 
 
 def _rows(table: pl.DataFrame, run: Mapping[str, Any]) -> pl.DataFrame:
