@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rote.cli import books, check, compare, export, rate, reconstruct, score, show, sweep
+from rote.cli import books, check, compare, export, figures, rate, reconstruct, score, show, sweep
 from rote.cli.options import AsJson, Debug
 from rote.cli.screen import app, interrupted_by, leave, messages, print_summary
 from rote.errors import RoteError
@@ -99,7 +99,7 @@ def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
 # As people come to need them, and not as the modules are named.
 COMMANDS = (
     score.scan, score.score, rate.rate, reconstruct.reconstruct, sweep.sweep, books.spots, books.longer, show.show,
-    compare.compare, check.check, report, export.export, doctor,
+    compare.compare, check.check, report, figures.figures, export.export, doctor,
 )  # fmt: skip
 app.registered_commands.sort(key=lambda command: COMMANDS.index(command.callback))
 

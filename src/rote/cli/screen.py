@@ -40,7 +40,7 @@ def progress() -> Iterator[Any]:
         tasks: dict[str, Any] = {}
         names = {"places": "looking for places", "windows": "cutting windows", "scored": "scoring"}
         names |= {"listed": "going through the corpus", "drawn": "drawing examples", "generated": "generating"}
-        names |= {"compared": "comparing with the truth", "exported": "exporting"}
+        names |= {"compared": "comparing with the truth", "exported": "exporting", "figures": "drawing"}
 
         def tell(what: str, done: int, total: int) -> None:
             if what not in tasks:
