@@ -231,6 +231,7 @@ function passage(runs, run, row, details, texts) {
     quote.append(textOf("span", "Prefix: ", "aside"), textOf("span", texts[0], "prefix"), textOf("span", " Suffix: ", "aside"));
     quote.append(...(details ? tokenPieces(texts[1], details.tokens) : [textOf("mark", texts[1])]));
     found.push(quote);
+    if (details) found.push(textOf("p", "The darker a token, the likelier it is after all before it, from never to always.", "caption"));
   } else found.push(textOf("p", "The page has no room for this example’s text; examples.jsonl has it.", "caption"));
   if (!details) {
     const id = exampleId(run, row), kept = show.count(run.details.kept), all = show.count(run.count);
@@ -303,15 +304,15 @@ function acrossRuns(runs, chosen, row) {
   return table;
 }
 
-// The suffix cut into its tokens, each shaded by its own probability. A token may hold no whole character.
+// The suffix cut into its tokens, each shaded by its own probability, here in equal steps from 0 to 1: single tokens
+// would all look likely on a logarithmic scale. A token may hold no whole character.
 function tokenPieces(suffix, tokens) {
   const letters = Array.from(suffix), pieces = [];
   let from = 0;
   tokens.forEach((token, i) => {
     if (token.end === null || token.end <= from) return;
     const piece = textOf("span", letters.slice(from, token.end).join(""), "token");
-    const level = levelOf(Math.log(parseFloat(token.probability)));
-    if (level >= 0) piece.classList.add(`t${level}`);
+    piece.classList.add(`t${Math.min(Math.floor(parseFloat(token.probability) * LEVELS), LEVELS - 1)}`);
     piece.dataset.token = String(i + 1);
     pieces.push(piece);
     from = token.end;
