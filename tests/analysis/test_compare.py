@@ -162,6 +162,18 @@ def test_differences_say_what_is_not_known() -> None:
     assert "lower_A" not in found.columns
 
 
+def test_differences_say_where_another_tokenizer_cuts() -> None:
+    rows = [{"example_id": f"e{i}", "log_prob": -1.0, "stopped": False} for i in range(2)]
+    first, same = table(rows), table(rows)
+    other = first.with_columns(suffix_start=pl.Series([6, 16]), suffix_end=pl.Series([14, 25]))
+    found = differences({"A": first, "B": same, "C": other}, tau=TAU)
+    assert [name for name in found.columns if name.startswith("suffix_")] == [
+        "suffix_start", "suffix_end", "suffix_start_C", "suffix_end_C",
+    ]  # fmt: skip
+    assert found["suffix_start_C"].to_list() == [6, 16]
+    assert found["suffix_end_C"].to_list() == [14, 25]
+
+
 def test_common_keeps_what_all_have_in_the_first_order() -> None:
     rows = [{"example_id": name, "log_prob": -1.0, "stopped": False} for name in "badc"]
     aligned, left_out = common({"A": table(rows), "B": table(rows[::-1]), "C": table(rows[:3])})

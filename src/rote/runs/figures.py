@@ -22,6 +22,9 @@ Progress = Callable[[str, int, int], None]
 """Called with "figures", how many are drawn, and of how many."""
 
 
+_UNUSED = ("token_log_probs", "base_log_probs", "ranks", "token_ends", "candidates")  # most of a table's size
+
+
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """What was written to `folder`: a picture and a CSV for each of `figures`, and their captions.
@@ -97,7 +100,7 @@ def _figures(folder: Path, scheme: str | None) -> tuple[list[Figure], Mapping[st
     if chosen not in manifest["schemes"]:
         named = ", ".join(f"'{label}'" for label in manifest["schemes"])
         raise InputError(f"{folder} has no scheme {chosen!r}; it has {named}. Give one of them.")
-    rows = pl.concat(part.filter(pl.col("scheme") == chosen) for part in run.parts())
+    rows = pl.concat(part.filter(pl.col("scheme") == chosen).drop(_UNUSED) for part in run.parts())
     return run_figures(manifest, summary, rows), RUN_FIGURES
 
 
