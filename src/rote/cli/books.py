@@ -13,10 +13,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from rich.text import Text
 
+from rote.cli.fit import print_lines, print_rows
 from rote.cli.options import AsJson, BatchSize, Debug, Device, DeviceMap, Prefix, Suffix, as_batch_size, load_model
-from rote.cli.screen import app, messages, print_summary, progress, resumable
+from rote.cli.screen import app, messages, print_strip, print_summary, progress, resumable
 
 if TYPE_CHECKING:
     from rote.analysis.coverage import HotSpot
@@ -111,18 +111,19 @@ def _print_spots(
 
     out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     model = found.manifest["model"]
-    out.print(f"{escape(show.literal(found.name))}, {escape(show.literal(model['name']))}")
-    out.print(
+    print_lines(out, [f"{show.literal(found.name)}, {show.literal(model['name'])}"])
+    sentence = (
         f"{show.counted(len(listed), 'hot-spot')} at p ≥ {show.threshold(at)} "
         f"({'suffixes' if span == 'suffix' else 'whole examples, prefixes included'}), together "
         f"{show.percent(sum(spot.characters for spot in listed) / len(found.text))} of the text’s "
         f"{show.count(len(found.text))} characters. Scheme {found.manifest['schemes'][0]}; "
-        f"BOS {escape(show.bos(model['bos'], model.get('bos_token')))}\n",
-        soft_wrap=True,
+        f"BOS {show.bos(model['bos'], model.get('bos_token'))}"
     )
-    _print_strip(found, out)
+    print_lines(out, [sentence, ""])
+    print_strip(out, found.scores, found.manifest)
+    out.print()
     if not shown:
-        out.print(f"No window reaches {show.threshold(at)}: {_highest(found)}.", soft_wrap=True)
+        print_lines(out, [f"No window reaches {show.threshold(at)}: {_highest(found)}."])
         return
     by = "longest first" if rank == "length" else "most likely window first"
     out.print(f"{'All' if len(shown) == len(listed) else f'The first {len(shown)}'} of them, {by}:\n")
@@ -132,34 +133,13 @@ def _print_spots(
     table.add_column("part", no_wrap=True)
     table.add_column("first words")  # the one column that gives way in a narrow window
     rows = spots_table(shown, len(found.text), lambda spot: found.text[spot.start : spot.end])
-    for row, part in zip(rows, parts, strict=True):
-        table.add_row(*row[:-1], part.place, escape(row[-1]))
-    out.print(table)
+    print_rows(out, table, [[*row[:-1], part.place, row[-1]] for row, part in zip(rows, parts, strict=True)])
     if any(part.guessed for part in parts):
-        out.print(
-            "\nThe part is a guess, by Project Gutenberg’s markers or by words of notices near either end of the text; "
-            "--body START:END tells it.",
-            soft_wrap=True,
+        guess = (
+            "The part is a guess, by Project Gutenberg’s markers or by words of notices near either end of the text; "
+            "--body START:END tells it."
         )
-
-
-def _print_strip(found: FinishedScan, out: Console) -> None:
-    """One line over the whole text: the higher and darker the bar, the more likely the part; blank below tau."""
-    from rote.analysis.coverage import character_maximum, spans
-    from rote.analysis.rates import log_prob_bounds
-    from rote.report import show
-    from rote.report.strip import LEVELS, levels
-
-    tau = found.manifest["tau"]
-    best = character_maximum(*spans(found.scores), log_prob_bounds(found.scores)[0], len(found.text))
-    bars = "▁▂▃▄▅▆▇█"
-    strip = Text("│")
-    for level in levels(best, tau=tau, count=min(out.width, 100) - 2):
-        share = 0.0 if level is None else level / (LEVELS - 1)
-        warm = f"rgb(255,{round(200 * (1 - share))},{round(90 * (1 - share))})"
-        strip.append(" " if level is None else bars[round(share * 7)], style="" if level is None else warm)
-    out.print(strip.append("│"))
-    out.print(f"0 to {show.count(len(found.text))} characters; blank below τ = {tau:g}, log scale up to 1\n")
+        print_lines(out, ["", guess])
 
 
 def _highest(found: FinishedScan) -> str:

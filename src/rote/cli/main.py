@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from rote.cli import books, check, compare, export, figures, rate, reconstruct, score, show, sweep
+from rote.cli.fit import print_lines, print_table
 from rote.cli.options import AsJson, Debug
 from rote.cli.screen import app, interrupted_by, leave, messages, print_summary
 from rote.errors import RoteError
@@ -58,26 +57,17 @@ def _print_tables(run: Run) -> None:
     out = Console(highlight=False)
     if odds := odds_table(manifest, summary["schemes"].get(scheme, {})):
         title = f"{odds['unit'].capitalize()}s that come at least once in n generations with probability p"
-        _print_table(out, title, ("n", *odds["columns"]), odds["rows"])
-        out.print(odds["note"], soft_wrap=True)
+        print_table(out, title, ("n", *odds["columns"]), odds["rows"])
+        print_lines(out, [odds["note"]])
     if others := schemes_table(manifest, summary):
-        _print_table(out, "Across schemes", ("scheme", *others["columns"]), others["rows"])
+        print_table(out, "Across schemes", ("scheme", *others["columns"]), others["rows"])
     for group in groups(rows, summary["tau"], manifest):
         columns = (group["key"], group["unit"].lower(), "greedy", f"at {summary['tau']:g}", group["bar"])
         cells = [[row[name] for name in ("label", "examples", "greedy", "rate", "interval")] for row in group["rows"]]
-        _print_table(out, f"By {group['key']}", columns, cells)
+        print_table(out, f"By {group['key']}", columns, cells)
     if manifest["kind"] == "scan":
         found = distribution(rows)
-        _print_table(out, found["title"], ("p_z", "windows", ""), found["rows"])
-
-
-def _print_table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    table = Table(
-        *columns, box=SIMPLE_HEAD, pad_edge=False, title=f"\n{title}", title_justify="left", min_width=len(title)
-    )
-    for row in rows:
-        table.add_row(*map(escape, row))
-    out.print(table)
+        print_table(out, found["title"], ("p_z", "windows", ""), found["rows"])
 
 
 @app.command(epilog="Example: rote doctor")

@@ -6,17 +6,22 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from rote.cli.fit import print_lines, wrap
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from rote.report.terminal import Passage
     from rote.runs.store import Run
 
 app = typer.Typer(
@@ -28,6 +33,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 messages = Console(stderr=True, highlight=False)
+
+WIDEST = 160  # of a strip: beyond that the eye loses its line
+PIPED = 100  # where there is no window
 
 
 @contextmanager
@@ -86,14 +94,75 @@ def resumable(folder: Path, progress: Callable[[], str] | None = None) -> Iterat
         sys.exit(130)
 
 
-def print_summary(run: Run, as_json: bool) -> None:
+def print_summary(run: Run, as_json: bool, console: Console | None = None) -> None:
+    """What a run came to: in words, as a strip over the text, and in its strongest passages; or as JSON."""
     summary = run.summary
     if as_json:
         print(json.dumps(summary, indent=1, ensure_ascii=False))
         return
-    from rote.report.words import summary_lines
+    import polars as pl
 
-    out = Console(highlight=False)
-    for line in summary_lines(run.manifest, summary):
-        out.print(escape(line), soft_wrap=True)
-    out.print(f"\nreport   {run.folder / 'report.html'}\ntable    {run.folder / 'scores'}", soft_wrap=True)
+    from rote.report.terminal import passages
+    from rote.report.words import summary_lines
+    from rote.runs.store import Passages
+
+    out, manifest = console or Console(highlight=False), run.manifest
+    first, *lines = summary_lines(manifest, summary)
+    print_lines(out, [first], style="bold")
+    print_lines(out, lines)
+    rows = run.scores.filter(pl.col("scheme") == manifest["schemes"][0])
+    if manifest["kind"] == "scan":
+        out.print()
+        print_strip(out, rows, manifest)
+    if strongest := passages(rows, manifest, summary["tau"], Passages(run)):
+        out.print()
+        print_passages(out, strongest, apart=manifest["kind"] == "scan")
+    out.print(
+        f"\nreport   {run.folder / 'report.html'}\ntable    {run.folder / 'scores'}", soft_wrap=True, markup=False
+    )
+
+
+def print_strip(out: Console, rows: pl.DataFrame, manifest: Mapping[str, Any]) -> None:
+    """A scan's text from left to right, a line for each way it can come out: the higher and warmer, the more likely."""
+    from rote.report.strip import levels
+    from rote.report.terminal import lanes, legend, legend_words
+
+    shown, tau = lanes(rows, manifest), manifest["tau"]
+    if not shown:
+        return
+    names = max(len(lane.name) for lane in shown) + 1 if len(shown) > 1 else 0
+    bars = max((min(out.width, WIDEST) if out.is_terminal else PIPED) - names - 2, 1)
+    for lane in shown:
+        line = Text(f"{lane.name:<{names}}" if names else "").append("│")
+        for level in levels(lane.best, tau=tau, count=bars):
+            line.append_text(_bar(level))
+        out.print(line.append("│"), soft_wrap=True)
+    scale = Text("  ").join(Text.assemble(_bar(level), f" {label}") for level, label in legend(shown[0], tau))
+    for part in scale.wrap(out, out.width) if out.is_terminal else [scale]:
+        part.rstrip()
+        out.print(part, soft_wrap=True)
+    print_lines(out, [legend_words(manifest, tau, bars)])
+
+
+def _bar(level: int | None) -> Text:
+    from rote.report.strip import LEVELS
+
+    if level is None:
+        return Text(" ")
+    share = level / (LEVELS - 1)
+    return Text("▁▂▃▄▅▆▇█"[round(share * 7)], f"rgb(255,{round(200 * (1 - share))},{round(90 * (1 - share))})")
+
+
+def print_passages(out: Console, found: Sequence[Passage], *, apart: bool) -> None:
+    """Each passage's numbers, and below them how it begins, on one line."""
+    overlap = "; none overlaps a stronger one" if apart else ""
+    print_lines(out, [f"The strongest passages{overlap}:" if len(found) > 1 else "The strongest passage:"])
+    for number, passage in enumerate(found, 1):
+        first = f"{number:>2}  "
+        facts = wrap(out, passage.facts, first) if out.is_terminal else [first + passage.facts]
+        for line in facts:
+            out.print(Text(line), soft_wrap=True)
+        words = Text(passage.words, "dim")
+        if out.is_terminal:
+            words.truncate(max(out.width - len(first), 1), overflow="ellipsis")
+        out.print(Text(" " * len(first)).append_text(words), soft_wrap=True)
