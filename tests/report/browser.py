@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from markupsafe import Markup
 
-from rote.report.figure import Figure, as_json
-from rote.report.layout import SCRIPTS, _plot, environment, script_hash
+from rote.report.figure import Figure
+from rote.report.layout import SCRIPTS, _drawn, _plot, environment, script_hash
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright found: install Rote with its dev extra")
 
@@ -107,7 +107,7 @@ def plot_page(path: Path, figures: Sequence[Figure], runs: Sequence[Mapping[str,
             script_hash=script_hash(code),
             data={"tau": 0.001, "length": None, "unit": "window", "runs": list(runs)},
             blobs={},
-            figures={figure.name: as_json(figure) for figure in figures},
+            figures={figure.name: _drawn(figure) for figure in figures},
             plots=[_plot(figure) for figure in figures],
             body=Markup(body),
         )

@@ -81,11 +81,13 @@ def tip(page: Any, name: str) -> Any:
     return page.locator(f"[data-figure={name}] .tip")
 
 
+NUMBERS = """(tip) => [...tip.querySelectorAll("p:not(.tip-name) [data-key]")].map(
+(one) => ({ ...one.dataset, text: one.textContent }))"""
+
+
 def said(page: Any, name: str) -> list[dict[str, str]]:
     """The numbers that the box beside the pointed value shows."""
-    found: list[dict[str, str]] = tip(page, name).evaluate(
-        "(tip) => [...tip.querySelectorAll('data')].map((one) => ({...one.dataset, text: one.textContent}))"
-    )
+    found: list[dict[str, str]] = tip(page, name).evaluate(NUMBERS)
     return found
 
 
@@ -340,16 +342,18 @@ def reprinted(one: dict[str, str], value: Any) -> str:
     return show.probability(math.log(value)) if 0 < value <= 1 else show.setting(value)
 
 
-WALK = """(svg) => {
+WALK = (
+    f"const numbers = {NUMBERS};"
+    """
   const tip = svg.parentElement.querySelector(".tip"), seen = [];
   const press = (key) => svg.dispatchEvent(new KeyboardEvent("keydown", { key }));
   press("Home");
   for (let last = null; tip.innerHTML !== last && seen.length < 500; press("ArrowRight")) {
     last = tip.innerHTML;
-    seen.push([...tip.querySelectorAll("data")].map((one) => ({ ...one.dataset, text: one.textContent })));
+    seen.push(numbers(tip));
   }
-  return seen;
-}"""
+  return seen;"""
+)
 
 
 def test_arrow_keys_lead_through_all_values_and_each_number_is_the_figures(
@@ -360,7 +364,7 @@ def test_arrow_keys_lead_through_all_values_and_each_number_is_the_figures(
     for one in figures:
         if one.name == "prompts":
             continue
-        seen = picture(page, one.name).evaluate(WALK)
+        seen = picture(page, one.name).evaluate(f"(svg) => {{ {WALK} }}")
         assert len(seen) > 1, one.name
         for numbers in seen:
             assert numbers
@@ -597,7 +601,8 @@ def test_numbers_are_sorted_by_what_they_are_not_by_how_they_look(browser: Any, 
     <thead><tr><th scope="col" data-minimum>p_z</th><th scope="col">Place</th></tr></thead><tbody>
     <tr><td><data value="-1" data-as="probability">0.37</data></td><td data-sort="3">third</td></tr>
     <tr><td><data value="-900" data-as="probability">1.4e-391</data></td><td data-sort="1">first</td></tr>
-    <tr><td><data value="-inf" data-as="probability">0</data></td><td data-sort="2">second</td></tr></tbody></table>"""
+    <tr><td><data value="-Infinity" data-as="probability">0</data></td><td data-sort="2">second</td></tr>
+    </tbody></table>"""
     with opened(browser, plot_page(folder / "values.html", [], body=body)) as page:
         page.get_by_role("button", name="p_z").click()
         assert column(page, 1) == ["third", "first", "second"]

@@ -110,7 +110,7 @@ def test_thresholds(page: Any) -> None:
 def test_numbers(page: Any) -> None:
     draw = random.Random(3)
     wide = [10 ** draw.uniform(-30, 30) for _ in range(3000)]
-    compare(page, "number", show.setting, [*HALVES, *wide, *(-v for v in wide[:100]), 0.0, 123456.5, 1234565, 1e16])
+    compare(page, "number", show.setting, [*HALVES, *wide, *(-v for v in wide[:100]), 0.0, 123456.5, 1234565.0, 1e16])
 
 
 def test_counts(page: Any) -> None:
@@ -184,5 +184,7 @@ def test_a_sentence_keeps_its_keys_and_its_subscripts(page: Any) -> None:
 
 
 def test_a_keyed_number_is_the_element_that_python_writes(page: Any) -> None:
-    html = page.evaluate("() => parts.keyed('data', 'rows/3/log_prob', 'probability', '0.5').outerHTML")
+    html = page.evaluate("() => parts.keyed('data', 'rows/3/log_prob', 'probability', '0.5', 0.5).outerHTML")
     assert html == keys.element_of_marks(keys.mark(keys.keyed(0.5, "rows/3/log_prob"), "0.5", "probability"))
+    html = page.evaluate("() => parts.keyed('bdi', 'manifest/model/name', 'text', 'a<b').outerHTML")
+    assert html == keys.element_of_marks(keys.mark(keys.keyed("a<b", "manifest/model/name"), "a<b", "text"))

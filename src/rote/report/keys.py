@@ -52,12 +52,6 @@ def keyed(content: Any, key: str) -> Any:
     return content
 
 
-def keyed_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the score table: keys are `scores`, the example's id, the scheme and the column."""
-    found: dict[str, Any] = keyed(row, f"scores/{row['example_id']}/{row['scheme']}")
-    return found
-
-
 def derived(number: Any, key: str, source: object) -> Any:
     """A number that was computed: with this key where its source has one, as on a page, and as it is elsewhere."""
     return number if key_of(source) is None else keyed(number, key)

@@ -184,7 +184,7 @@ function tipNumber(plot, { layer, row }, axis, column) {
   if (axis.scale === "category") return categoryName(axis, stored);
   const place = (axis.marks ?? []).findIndex(([value]) => Math.abs(value - stored) <= 1e-9 * Math.abs(value));
   const side = column.startsWith("x") ? "x" : "y";
-  if (place >= 0) return keyed("data", `figures/${plot.figure.name}/${side}/marks/${place}/1`, "text", axis.marks[place][1]);
+  if (place >= 0) return keyed("bdi", `figures/${plot.figure.name}/${side}/marks/${place}/1`, "text", axis.marks[place][1]);
   const isColour = column === "value"; // a place on the scale of colours, shown as what it stands for
   const [text, how] = valueText(axis, isColour ? axis.back(stored) : stored);
   const key = layer.keyOf ? layer.keyOf(column, row) : `figures/${plot.figure.name}/layers/${plot.figure.layers.indexOf(layer)}/${column}/${row}`;

@@ -198,7 +198,7 @@ const show = {
  */
 function keyed(elementOrTag, key, how, text, value = "") {
   const element = typeof elementOrTag === "string" ? document.createElement(elementOrTag) : elementOrTag;
-  element.setAttribute("value", value);
+  if (element.tagName === "DATA") element.setAttribute("value", value);
   element.dataset.key = key;
   element.dataset.as = how;
   element.textContent = text;
@@ -213,13 +213,13 @@ function make(tag, attributes = {}, ...content) {
   return element;
 }
 
-// What keys.py puts around a number in a sentence: where it comes from, what is shown of it, and how it is printed.
-const MARKED = /\ufdd0([^\ufdd0-\ufdd2]*)\ufdd1([^\ufdd0-\ufdd2]*)\ufdd1([^\ufdd0-\ufdd2]*)\ufdd2/g;
+// What keys.py puts around a number in a sentence: where it comes from, what is shown of it, itself, how it is printed.
+const MARKED = /\ufdd0([^\ufdd0-\ufdd2]*)\ufdd1([^\ufdd0-\ufdd2]*)\ufdd1([^\ufdd0-\ufdd2]*)\ufdd1([^\ufdd0-\ufdd2]*)\ufdd2/g;
 const P_Z = /(?<![\w/.-])p_z(?![\w/-]|\.\w)/g;
 
 /** A sentence without its marks. */
 function plain(text) {
-  return text.replace(MARKED, "$3");
+  return text.replace(MARKED, "$4");
 }
 
 /** A sentence of the report as nodes: numbers with their keys, p_z with its subscript, no line break in `τ = 0.001`. */
@@ -227,8 +227,11 @@ function typeset(text) {
   const nodes = [];
   let end = 0;
   for (const found of text.matchAll(MARKED)) {
-    nodes.push(...words(text.slice(end, found.index)), keyed("data", found[1], found[2], found[3]));
-    end = found.index + found[0].length;
+    const [whole, key, how, value, shown] = found;
+    const element = keyed(how === "text" ? "bdi" : "data", key, how, shown, value);
+    if (how === "text") element.replaceChildren(...words(shown));
+    nodes.push(...words(text.slice(end, found.index)), element);
+    end = found.index + whole.length;
   }
   return [...nodes, ...words(text.slice(end))];
 }

@@ -55,12 +55,8 @@ function sortRows(body, rows, { numeric, of }, order) {
 /** The number that a cell shows: `data-sort`, the value of a <data> in it, or what its text begins with; null if none. */
 function numberOf(cell) {
   const given = cell.dataset.sort ?? cell.querySelector("data")?.getAttribute("value");
-  if (given) return Number.isNaN(Number(given)) ? infinite(given) : Number(given);
+  if (given) return Number(given);
   return leadingNumber(cell.textContent.trim());
-}
-
-function infinite(text) {
-  return { inf: Infinity, "-inf": -Infinity }[text] ?? null;
 }
 
 const SIZES = { "%": 0.01, million: 1e6, billion: 1e9, trillion: 1e12 };
