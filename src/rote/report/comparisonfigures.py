@@ -16,6 +16,7 @@ from rote.report import show
 from rote.report.figure import Axis, Figure, Layer
 from rote.report.figures import QUERIES
 from rote.report.layers import (
+    SMALLEST,
     cloud,
     colour_axis,
     edge_sentence,
@@ -229,8 +230,10 @@ def _pair(
     if not known.height:
         return None
     one, two = known["log_prob"].to_numpy(), known["log_prob_right"].to_numpy()
-    x, x_places = edged(f"p_z in {run_label(first)}", np.exp(one), least=tau)
-    y, y_places = edged(f"p_z in {run_label(other)}", np.exp(two), least=tau)
+    seen = np.exp(np.concatenate((one, two)))
+    least = min(tau, float(seen[seen >= SMALLEST].min(initial=tau)))  # of both axes: then equal is a diagonal
+    x, x_places = edged(f"p_z in {run_label(first)}", np.exp(one), least=least)
+    y, y_places = edged(f"p_z in {run_label(other)}", np.exp(two), least=least)
     before, after = one >= math.log(tau), two >= math.log(tau)
     kinds = np.select([before & after, ~before & after, before & ~after], ["both", "gained", "lost"], "neither")
     points = known.select(
