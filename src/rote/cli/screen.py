@@ -162,7 +162,7 @@ def print_passages(out: Console, found: Sequence[Passage], *, apart: bool) -> No
         facts = wrap(out, passage.facts, first) if out.is_terminal else [first + passage.facts]
         for line in facts:
             out.print(Text(line), soft_wrap=True)
-        words = Text(passage.words, "dim")
+        words = Text(passage.words)
         if out.is_terminal:
             words.truncate(max(out.width - len(first), 1), overflow="ellipsis")
         out.print(Text(" " * len(first)).append_text(words), soft_wrap=True)
