@@ -24,15 +24,16 @@ from numpy.typing import NDArray
 
 from rote.analysis.rates import log_prob_bounds
 from rote.report import show
+from rote.report.reader import CHARACTERS
 
 BLOCK = 512
 """Rows whose tokens are packed together: some tens of kilobytes."""
 
-DETAILS = 10_500_000
-"""Characters of the page that all rows' tokens and outputs may take."""
+PAGE = 14_000_000
+"""Characters that the text and all of its rows may take. What columns and table leave is for the rows' tokens."""
 
 EXACT = 400_000
-"""Numbers of a column over all runs up to which they are kept as float64; beyond that as float32, 7 digits."""
+"""Probabilities over all runs up to which they are kept as float64; beyond that as float32, 7 digits."""
 
 DOWNLOAD = 3_000_000
 """Characters that the table for download may take."""
@@ -76,7 +77,7 @@ class Packed:
 def pack(sides: Sequence[Side], *, tau: float, length: int | None, unit: str) -> Packed:
     """Everything that the page's script needs of these runs. `length`: characters of the text that they share."""
     packed = Packed({"tau": tau, "length": length, "unit": unit, "runs": []})
-    exact = sum(side.rows.height for side in sides) <= EXACT
+    exact = sum(side.rows.height * (3 if side.near else 1) for side in sides) <= EXACT
     for side in sides:
         packed.data["runs"].append(
             {
@@ -90,10 +91,12 @@ def pack(sides: Sequence[Side], *, tau: float, length: int | None, unit: str) ->
                 "ids": _ids(side.rows),
                 "repetitions": _listed(side.rows, "repetitions"),
                 "split": _listed(side.rows, "split"),
-                "details": _details(packed, side, DETAILS // len(sides)),
             }
         )
     packed.data["table"] = _download(packed, sides)
+    left = PAGE - (CHARACTERS if length is None else length) - sum(map(len, packed.blobs.values()))
+    for side, run in zip(sides, packed.data["runs"], strict=True):
+        run["details"] = _details(packed, side, max(left, 0) // len(sides))
     return packed
 
 
@@ -145,18 +148,29 @@ def _details(packed: Packed, side: Side, budget: int) -> dict[str, Any]:
     """Blocks of the rows' tokens: of all rows, or of the likeliest that fit."""
     rows = side.rows
     tokens = _tokens(rows)
+    budget -= sum(len(shown) + 3 for shown in tokens.palette)  # goes as JSON
+    order = _likeliest(rows, side)
     kept = np.arange(rows.height)
-    blobs = _blocks(rows, tokens, kept)
-    while (size := sum(len(blob) for blob in blobs) * 4 // 3) > budget:
-        fewer = min(int(kept.size * budget / size * 0.97), kept.size - 1)
-        kept = np.sort(_likeliest(rows, side)[:fewer])
-        blobs = _blocks(rows, tokens, kept)
+    if rows.height > 8 * BLOCK:  # packing all to keep few takes long: a few blocks tell about how many fit
+        firsts = range(0, rows.height - BLOCK, rows.height // 4)
+        some = np.concatenate([np.arange(first, first + BLOCK) for first in firsts])
+        size = _size(_blocks(rows, tokens, some))
+        if (fewer := int(some.size * max(budget, 0) / size)) < rows.height:
+            # Few rows of a block compress less well than all of it: the first try shows how much less.
+            size = _size(_blocks(rows, tokens, np.sort(order[:fewer])))
+            kept = np.sort(order[: int(fewer * max(budget, 0) / max(size, 1) * 0.97)])
+    while (size := _size(blobs := _blocks(rows, tokens, kept))) > budget and kept.size:
+        kept = np.sort(order[: min(int(kept.size * max(budget, 0) / size * 0.97), kept.size - 1)])
     return {
         "block": BLOCK,
         "blobs": [packed.add(blob, compressed=True) if blob else None for blob in blobs],
         "kept": int(kept.size),
         "palette": tokens.palette,
     }
+
+
+def _size(blobs: Sequence[bytes]) -> int:
+    return sum(map(len, blobs)) * 4 // 3
 
 
 def _likeliest(rows: pl.DataFrame, side: Side) -> NDArray[np.int64]:
