@@ -98,7 +98,7 @@ def near_facts(row: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[tupl
     facts = [(f"Within {edits}", show.interval(row["lower"], row["upper"])), ("Verdict", str(row["verdict"]))]
     if row.get("estimate") is not None:
         spread = row["estimate_error"]
-        error = f" ± {mark(spread, f'{spread:.2g}', 'number')}" if spread else ""
+        error = f" ± {mark(spread, f'{spread:.2g}', 'error')}" if spread else ""
         facts.append(("Estimate", f"{show.chance(row['estimate'])}{error}"))
     return facts
 

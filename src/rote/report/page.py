@@ -16,11 +16,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rote.analysis.coverage import character_maximum, hot_spots, spans
+from rote.analysis.groups import with_origin
 from rote.analysis.rates import log_prob_bounds
 from rote.report import show
 from rote.report.books import longest_table, spots_table
 from rote.report.figures import run_figures
-from rote.report.keys import derived, key_of, keyed, keyed_row, number_in
+from rote.report.keys import derived, key_of, keyed, number_in
 from rote.report.layout import render_page
 from rote.report.method import meaning, method
 from rote.report.near import near_facts, near_section, variants
@@ -28,7 +29,15 @@ from rote.report.pack import Side, pack
 from rote.report.reader import EXAMPLES, example_blocks, text_blocks
 from rote.report.sampled import sampled_section
 from rote.report.strip import strip
-from rote.report.tables import coverage_table, examples_table, groups, longest_run, odds_table, schemes_table
+from rote.report.tables import (
+    coverage_table,
+    examples_table,
+    groups,
+    keyed_row,
+    longest_run,
+    odds_table,
+    schemes_table,
+)
 from rote.report.words import headline, lede, provenance
 
 PASSAGES = 10
@@ -53,7 +62,8 @@ def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], scores: p
     text, scheme, unit = texts.text, manifest["schemes"][0], show.unit(manifest)
     rows = scores.filter(pl.col("scheme") == scheme)
     figures = run_figures(manifest, summary, rows)
-    side = Side("", manifest["model"]["name"], scheme, rows, manifest.get("near"))
+    drawn = with_origin(rows) if "sampling" in manifest else rows
+    side = Side("", manifest["model"]["name"], scheme, drawn, manifest.get("near"))
     packed = pack([side], tau=summary["tau"], length=None if text is None else len(text), unit=unit)
     manifest, summary = keyed(manifest, "manifest"), keyed(summary, "summary")
     found = summary["schemes"].get(scheme, {})

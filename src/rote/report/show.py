@@ -99,7 +99,7 @@ def average(number: float) -> str:
 
 def place(share: float) -> str:
     """Where something stands in a text: `43.2%` of it come before."""
-    return mark(share, f"{100 * share:.1f}%", "percent")
+    return mark(share, f"{100 * share:.1f}%", "place")
 
 
 def points(difference: float) -> str:

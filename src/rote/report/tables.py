@@ -13,7 +13,7 @@ from rote.analysis.groups import sampled_rates, with_origin
 from rote.analysis.rates import rates_by
 from rote.report import show
 from rote.report.books import excerpt
-from rote.report.keys import derived, key_of, keyed_row, mark, number_in, plain
+from rote.report.keys import derived, key_of, keyed, mark, number_in, plain
 
 _MOST_GROUPS = 12  # more distinct repetition counts than this are put together by powers of two
 
@@ -156,6 +156,12 @@ def examples_table(
         "columns": [*columns, _head("First words")],
         "rows": [_example(place, row, known, suffix) for place, row in zip(order[:EXAMPLES], listed, strict=True)],
     }
+
+
+def keyed_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the score table with its keys: `scores`, the example's id as a page shows it, the scheme, the column."""
+    found: dict[str, Any] = keyed(row, f"scores/{show.literal(row['example_id'])}/{row['scheme']}")
+    return found
 
 
 def _example(
