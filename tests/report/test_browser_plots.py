@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import random
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
@@ -20,6 +22,7 @@ from rote.report.figure import COLUMNS, Axis, Figure, Format, Kind, Layer, Scale
 from rote.report.figures import run_figures
 from rote.report.keys import keyed
 from rote.report.layout import SCRIPTS
+from rote.report.pack import Side, pack
 from tests.report import figureruns
 from tests.report.browser import browser, opened, plot_page
 
@@ -461,6 +464,22 @@ def test_shares_are_those_of_the_rates(browser: Any, folder: Path, stopping: boo
         expected = np_rates(rows, queries=queries, chances=chances)
         assert shares == [[cell["rate"], cell["rate_upper"]] for cell in expected]
     assert stopping == any(low < high for shares in found for low, high in shares)
+
+
+def test_rows_of_a_held_out_corpus_do_not_count(browser: Any, folder: Path) -> None:
+    rows = figureruns.rows(60, 9, stopping=True).with_columns(
+        corpus=pl.Series(["main" if i % 3 else "held_out" for i in range(60)]),
+        token_ends=pl.lit(None, pl.List(pl.Int32)),
+    )
+    packed = pack([Side("", "a model", figureruns.SCHEME, rows)], tau=0.001, length=None, unit="example")
+    flags = zlib.decompress(base64.b64decode(packed.blobs[packed.data["runs"][0]["columns"]["flags"]["blob"]]))
+    assert [flag >> 4 for flag in flags] == [int(i % 3 == 0) for i in range(60)]
+    run = page_run(rows) | {"flags": list(flags)}
+    with opened(browser, plot_page(folder / "held-out.html", [], [run])) as page:
+        found = page.evaluate("parts.GENERATIONS.map((n) => Object.values(parts.sharesAt(parts.runs[0], n, 0.5)))")
+        queries = page.evaluate("parts.GENERATIONS")
+    expected = np_rates(rows.filter(pl.col("corpus") == "main"), queries=queries, chances=[0.5])
+    assert found == [[cell["rate"], cell["rate_upper"]] for cell in expected]
 
 
 def test_the_slider_chooses_p_and_the_curve_is_counted_anew(browser: Any, folder: Path) -> None:

@@ -114,6 +114,8 @@ def _columns(packed: Packed, side: Side, exact: bool) -> dict[str, dict[str, str
         found["upper"] = _column(packed, rows["upper"].to_numpy(), real)
         verdicts = [VERDICTS.index(verdict or "") for verdict in rows["verdict"]]
         flags |= np.array(verdicts, dtype=np.uint8).reshape(-1) << 2
+    if "corpus" in rows.columns:  # drawn examples: those of a held-out corpus stand beside the run's own
+        flags |= (rows["corpus"] != "main").to_numpy().astype(np.uint8) << 4
     found["flags"] = _column(packed, flags, "u1")
     return found
 

@@ -41,7 +41,7 @@ const keyOf = (run, i, column) =>
   `${page.runs.length > 1 ? `runs/${run.key}/` : ""}scores/${exampleId(run, i)}/${run.scheme}/${column}`;
 const isGreedy = (run, i) => (run.flags[i] & 1) === 1;
 const isStopped = (run, i) => (run.flags[i] & 2) === 2;
-const verdictOf = (run, i) => VERDICTS[run.flags[i] >> 2];
+const verdictOf = (run, i) => VERDICTS[(run.flags[i] >> 2) & 3];
 
 // The logarithm of what a row is shaded by. A row that was stopped early has only an upper bound: below tau.
 function logValue(run, column, i) {

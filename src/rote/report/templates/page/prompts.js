@@ -7,13 +7,17 @@ const GENERATIONS = [...new Set(Array.from({ length: 7 * PER_DECADE + 1 }, (_, i
 
 const sortedBounds = new WeakMap();
 
-/** Ascending lower and upper bounds on the rows' log p_z: a row that was stopped early may be anything below its own. */
+/**
+ * Ascending lower and upper bounds on the rows' log p_z: a row that was stopped early may be anything below its own.
+ * Rows of a held-out corpus do not count: they are a group beside the run's own.
+ */
 function ascendingBounds(run) {
   if (!sortedBounds.has(run)) {
-    const upper = Float64Array.from(run.log_prob).sort();
+    const own = run.flags.some((flags) => flags & 16) ? (values) => values.filter((_, row) => !(run.flags[row] & 16)) : (values) => values;
+    const upper = own(Float64Array.from(run.log_prob)).sort();
     const stopped = run.flags.some((flags) => flags & 2);
-    const lower = stopped ? run.log_prob.map((value, row) => (run.flags[row] & 2 ? -Infinity : value)).sort() : upper;
-    sortedBounds.set(run, { lower, upper });
+    const bounds = () => own(run.log_prob.map((value, row) => (run.flags[row] & 2 ? -Infinity : value)));
+    sortedBounds.set(run, { lower: stopped ? bounds().sort() : upper, upper });
   }
   return sortedBounds.get(run);
 }
