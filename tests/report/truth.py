@@ -83,9 +83,15 @@ class Truth:
         return _inside(as_json(figure), where)
 
     def _np(self, rest: str) -> float:
-        """At a slider's p: the share of rows that come in n generations; `upper`: stopped rows as likely as can be."""
+        """At a slider's p: the share of rows that come in n generations; `upper`: stopped rows as likely as can be.
+
+        Of drawn examples those of the corpus itself: the held-out ones are a group of their own.
+        """
         _, n, p, *upper = rest.split("/")
-        values = [-math.inf if row["stopped"] and not upper else row["log_prob"] for row in self.rows]
+        rows = self.rows
+        if "sampling" in self.manifest:
+            rows = [row for row in rows if json.loads(row["metadata"])["corpus"] == "main"]
+        values = [-math.inf if row["stopped"] and not upper else row["log_prob"] for row in rows]
         return sum(reaches(value, int(n), float(p)) for value in values) / len(values)
 
     # -- what the page computes: each once more, the slow way
