@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os.path
 import time
 import warnings
 from collections import Counter
@@ -310,7 +309,7 @@ def _near_columns(found: NearVerbatim, greedy: int | None, tokenizer: Any) -> di
 
 
 def decoded_ends(tokenizer: Any, suffixes: Iterable[tuple[Sequence[int], str]]) -> Iterator[tuple[int, ...]]:
-    """For each (tokens, their text): where in the text each token ends. One that holds part of a character may be empty.
+    """For each (tokens, their text): where in the text each token ends; one with part of a character may be empty.
 
     Most tokenizers decode token by token; where the pieces do not add up to the text, the first tokens are decoded
     together, one more each time, and what they share with the text counts.
@@ -329,7 +328,10 @@ def decoded_ends(tokenizer: Any, suffixes: Iterable[tuple[Sequence[int], str]]) 
 
 def _shared(beginning: str, text: str) -> int:
     """How many characters the two have in common from the start."""
-    return len(os.path.commonprefix((beginning, text)))
+    return next(
+        (i for i, (one, other) in enumerate(zip(beginning, text, strict=False)) if one != other),
+        min(len(beginning), len(text)),
+    )
 
 
 def _shown(example: Example, tokenizer: Any) -> dict[str, Any]:
