@@ -98,20 +98,18 @@ def marked(text: str) -> str | Markup:
     return element_of_marks(text, escape) if _OPEN in text else text
 
 
-def element_of_marks(text: str, words: Callable[[str], Markup] = escape) -> Markup:
+def element_of_marks(text: str, words: Callable[[str], str] = escape) -> Markup:
     """Each figure as <data>, or as <bdi> if it is a text; what stands between them as `words` makes it HTML."""
     html, end = [], 0
     for found in _FIGURE.finditer(text):
         html += [words(text[end : found.start()]), _element(*found.groups())]
         end = found.end()
-    return Markup("").join([*html, words(text[end:])])
+    return Markup("".join([*html, words(text[end:])]))
 
 
-def _element(key: str, how: str, value: str, shown: str) -> Markup:
-    where = Markup('data-key="{}" data-as="{}"').format(key, how)
+def _element(key: str, how: str, value: str, shown: str) -> str:
+    where = f'data-key="{escape(key)}" data-as="{escape(how)}"'
+    element = f'<data value="{value}" {where}>{escape(shown)}</data>'
     if how == "text":
-        element = Markup("<bdi {}>{}</bdi>").format(where, shown)
-    else:
-        element = Markup('<data value="{}" {}>{}</data>').format(value, where, shown)
-    # A browser would make line feeds of carriage returns, and the key another one.
-    return Markup(str(element).replace("\r", "&#13;"))
+        element = f"<bdi {where}>{escape(shown)}</bdi>"
+    return element.replace("\r", "&#13;")  # of which a browser would make a line feed, and another key

@@ -26,7 +26,7 @@ from rote.report.layout import render_page
 from rote.report.method import meaning, method
 from rote.report.near import near_facts, near_section, variants
 from rote.report.pack import Side, pack
-from rote.report.reader import EXAMPLES, example_blocks, text_blocks
+from rote.report.reader import EXAMPLES, exact, example_blocks, text_blocks
 from rote.report.sampled import sampled_section
 from rote.report.strip import strip
 from rote.report.tables import (
@@ -300,8 +300,8 @@ def _passage(number: int, row: dict[str, Any], manifest: Mapping[str, Any], text
         "number": number,
         "row": index,
         "place": ", ".join(place),
-        "prefix": show.literal(prefix),
-        "suffix": show.literal(suffix),
+        "prefix": exact(prefix),
+        "suffix": exact(suffix),
         "facts": [
             ("Probability p_z", show.probability(log_prob)),
             ("Expected prompts", show.expected_prompts(log_prob)),
