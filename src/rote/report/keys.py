@@ -109,7 +109,7 @@ def element_of_marks(text: str, words: Callable[[str], str] = escape) -> Markup:
 
 def _element(key: str, how: str, value: str, shown: str) -> str:
     where = f'data-key="{escape(key)}" data-as="{escape(how)}"'
-    element = f'<data value="{value}" {where}>{escape(shown)}</data>'
+    element = f'<data value="{escape(value)}" {where}>{escape(shown)}</data>'
     if how == "text":
         element = f"<bdi {where}>{escape(shown)}</bdi>"
     return element.replace("\r", "&#13;")  # of which a browser would make a line feed, and another key
