@@ -554,6 +554,11 @@ def test_each_of_several_runs_has_its_curve(browser: Any, folder: Path) -> None:
             return getComputedStyle(line).stroke + line.getAttribute('stroke-dasharray') + marker.slice(0, 12) })"""
         )
         assert len(set(looks)) == 20
+        note = page.locator("[data-figure=prompts] .canvas + .caption")
+        assert note.is_hidden()
+        page.locator(".plot-tools [type=number]").fill("0.9")
+        page.locator(".plot-tools [type=number]").press("Enter")
+        assert note.inner_text() == "Drawn for p = 90%, as chosen; what follows is said of 50%."
         svg.focus()
         page.keyboard.press("Home")
         runs_seen = {said(page, "prompts")[0]["key"].split("/")[1]}

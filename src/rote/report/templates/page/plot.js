@@ -14,7 +14,7 @@ function drawFigures(figures, runs) {
     const canvas = element.querySelector(".canvas");
     if (!figure || !canvas) continue;
     const plot = { figure, layersNow: () => figure.layers, before: [], element, canvas, width: 0, drawn: false, waiting: false };
-    canvas.style.minHeight = `${heightOf(canvas.clientWidth)}px`;
+    canvas.style.minHeight = `${heightOf(canvas.clientWidth) + 2 * LINE}px`;
     if (figure.name === "prompts" && runs.length) choosePrompts(plot, runs);
     plots.set(canvas, plot);
   }
@@ -112,6 +112,7 @@ function prepare(plot) {
   plot.tip = make("div", { class: "tip", hidden: "" });
   plot.legend = make("ul", { class: "plot-legend" });
   canvas.append(plot.svg, plot.tip, plot.legend);
+  canvas.style.minHeight = ""; // that was so that nothing moves when the plot comes
   const style = getComputedStyle(plot.svg);
   plot.measure = measurer(`${style.fontSize} ${style.fontFamily}`);
   listen(plot);

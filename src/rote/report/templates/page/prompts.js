@@ -2,6 +2,7 @@
 
 const LEAST_P = 0.01;
 const MOST_P = 0.999999;
+const FIRST_P = 0.5; // the p of the curves that a figure of several runs comes with
 const PER_DECADE = 20;
 const GENERATIONS = [...new Set(Array.from({ length: 7 * PER_DECADE + 1 }, (_, i) => Math.round(10 ** (i / PER_DECADE))))];
 
@@ -70,25 +71,31 @@ function choosePrompts(plot, runs) {
   const last = GENERATIONS[GENERATIONS.length - 1];
   const given = plot.figure.layers.map((layer) => (layer.kind === "rule" ? { ...layer, data: { ...layer.data, x1: [last] } } : layer));
   const names = given.filter((layer) => layer.kind === "line").map((layer) => layer.label);
-  let p = 0.5;
+  let p = FIRST_P;
   plot.x = { ...plot.figure.x, limits: [1, last] };
   plot.before = runs.map((run) => () => ascendingBounds(run));
   plot.layersNow = () => {
     if (runs.length > 1) {
       const curves = runs.flatMap((run, i) => curveOf(run, p, names[i] ?? run.name, i));
-      return [...given.filter((layer) => layer.kind === "rule" || (layer.kind === "interval" && p === 0.5)), ...curves];
+      return [...given.filter((layer) => layer.kind === "rule" || (layer.kind === "interval" && p === FIRST_P)), ...curves];
     }
     const label = `p = ${show.threshold(p)}`;
     // The chosen curve stands in for the given one at the same p.
     return [...given.filter((layer) => plain(layer.label) !== label), ...curveOf(runs[0], p, label, null)];
   };
+  // What stands below several runs' curves is said of one p alone.
+  const note = make("p", { class: "caption", hidden: "" });
   const choose = (chosen) => {
     p = chosen;
+    note.hidden = runs.length === 1 || p === FIRST_P;
+    note.textContent = `Drawn for p = ${show.threshold(p)}, as chosen; what follows is said of ${show.threshold(FIRST_P)}.`;
     if (plot.drawn) drawSoon(plot);
   };
   plot.element.insertBefore(slider(choose), plot.canvas);
+  plot.canvas.after(note);
 }
 
+/** A slider for p and a field for an exact one. With step "any" an arrow key moves a slider by a hundredth. */
 function slider(choose) {
   const range = make("input", { type: "range", min: logOddsOf(LEAST_P), max: logOddsOf(MOST_P), step: "any", id: "prompts-p" });
   const exact = make("input", { type: "number", min: LEAST_P, max: MOST_P, step: "any", inputmode: "decimal" });
@@ -103,17 +110,15 @@ function slider(choose) {
     exact.value = p;
     settle(p);
   });
-  // The browser's own steps of a slider with step "any" are a hundredth of it; nearer to 1 that is just right.
   exact.addEventListener("change", () => {
-    const p = Math.min(MOST_P, Math.max(LEAST_P, exact.valueAsNumber || 0.5));
+    const p = Math.min(MOST_P, Math.max(LEAST_P, exact.valueAsNumber || FIRST_P));
     exact.value = p;
     range.value = logOddsOf(p);
     settle(p);
   });
-  range.value = 0;
-  exact.value = 0.5;
-  output.textContent = "p = 50%";
-  range.setAttribute("aria-valuetext", "50%");
+  exact.value = FIRST_P;
+  range.value = logOddsOf(FIRST_P);
+  settle(FIRST_P);
   return make("div", { class: "plot-tools noprint" },
     make("label", {}, make("span", {}, "Probability of coming at least once"), range),
     output,

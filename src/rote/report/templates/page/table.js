@@ -83,7 +83,8 @@ function addFilter(table, heads, rows) {
   let least = null;
   if (head) {
     least = make("input", { type: "number", min: 0, max: 1, step: "any", inputmode: "decimal" });
-    tools.append(make("label", {}, make("span", {}, `${head.textContent.trim()} at least`), least));
+    const name = [...head.querySelector(".sort").childNodes].map((node) => node.cloneNode(true));
+    tools.append(make("label", {}, make("span", {}, ...name, " at least"), least));
     for (const one of rows) one.probability = probabilityIn(one.row.cells[head.cellIndex]);
   }
   tools.append(output);
