@@ -55,7 +55,7 @@ COLLECT = """(scope) => {
   const walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {
     const node = walk.currentNode, host = node.parentElement;
-    if (!/\\d/.test(node.data) || host.closest("script, style, noscript, [data-key], PLACES")) continue;
+    if (!/\\d/.test(node.data) || host.closest("script, style, noscript, [hidden], [data-key], PLACES")) continue;
     found.push({ text: node.data, plot: host.closest(".tip") && host.closest("figure.plot").dataset.figure });
   }
   const keyed = [...root.querySelectorAll("[data-key]")].map((element) => ({
