@@ -87,6 +87,7 @@ def json_block(content: Any) -> Markup:
 def _drawn(figure: Figure) -> dict[str, Any]:
     """The figure for the script; what its legend says has a key where it has a number."""
     content = as_json(figure)
+    del content["table"]  # the page has it in words
     labels = [layer["label"] for layer in content["layers"]]
     for layer in content["layers"]:
         label = layer["label"]

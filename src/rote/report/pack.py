@@ -15,7 +15,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,10 @@ BLOCK = 512
 """Rows whose tokens are packed together: some tens of kilobytes."""
 
 PAGE = 14_000_000
-"""Characters that the text and all of its rows may take. What columns and table leave is for the rows' tokens."""
+"""Characters that a page may take, or little more. What text, columns and tables leave is for the rows' tokens."""
+
+TABLES = 180_000
+"""Characters of the page that a run's tables and plots take."""
 
 EXACT = 400_000
 """Probabilities over all runs up to which they are kept as float64; beyond that as float32, 7 digits."""
@@ -96,7 +99,7 @@ def pack(sides: Sequence[Side], *, tau: float, length: int | None, unit: str) ->
     packed.data["table"] = _download(packed, sides)
     left = PAGE - (CHARACTERS if length is None else length) - sum(map(len, packed.blobs.values()))
     for side, run in zip(sides, packed.data["runs"], strict=True):
-        run["details"] = _details(packed, side, max(left, 0) // len(sides))
+        run["details"] = _details(packed, side, left // len(sides) - TABLES)
     return packed
 
 
@@ -148,31 +151,33 @@ def _listed(rows: pl.DataFrame, name: str) -> list[Any] | None:
 
 def _details(packed: Packed, side: Side, budget: int) -> dict[str, Any]:
     """Blocks of the rows' tokens: of all rows, or of the likeliest that fit."""
-    rows = side.rows
-    tokens = _tokens(rows)
-    budget -= sum(len(shown) + 3 for shown in tokens.palette)  # goes as JSON
-    order = _likeliest(rows, side)
-    kept = np.arange(rows.height)
-    if rows.height > 8 * BLOCK:  # packing all to keep few takes long: a few blocks tell about how many fit
-        firsts = range(0, rows.height - BLOCK, rows.height // 4)
+    rows, tokens, order = side.rows, _tokens(side.rows), _likeliest(side.rows, side)
+    count = rows.height
+    if count > 8 * BLOCK:  # packing all to keep few takes long: a few blocks tell about how many fit
+        firsts = range(0, count - BLOCK, count // 4)
         some = np.concatenate([np.arange(first, first + BLOCK) for first in firsts])
-        size = _size(_blocks(rows, tokens, some))
-        if (fewer := int(some.size * max(budget, 0) / size)) < rows.height:
-            # Few rows of a block compress less well than all of it: the first try shows how much less.
-            size = _size(_blocks(rows, tokens, np.sort(order[:fewer])))
-            kept = np.sort(order[: int(fewer * max(budget, 0) / max(size, 1) * 0.97)])
-    while (size := _size(blobs := _blocks(rows, tokens, kept))) > budget and kept.size:
-        kept = np.sort(order[: min(int(kept.size * max(budget, 0) / size * 0.97), kept.size - 1)])
+        count = min(count, int(some.size * max(budget, 0) / _size(_blocks(rows, tokens, some))))
+    for turn in range(20):
+        kept = np.sort(order[:count])
+        own = _fewer_printed(tokens, kept)
+        blobs = _blocks(rows, own, kept)
+        size = _size(blobs) + sum(len(shown) + 3 for shown in own.palette)  # these go as JSON
+        most = rows.height if turn < 3 else count - 1  # at first it may turn out that more fit
+        fits = size <= budget
+        if not count or (fits and (count == rows.height or turn >= 3 or size > 0.9 * budget)):
+            break
+        count = max(0, min(most, int(count * max(budget, 0) / size * 0.97)))
     return {
         "block": BLOCK,
         "blobs": [packed.add(blob, compressed=True) if blob else None for blob in blobs],
         "kept": int(kept.size),
-        "palette": tokens.palette,
+        "palette": own.palette,
     }
 
 
 def _size(blobs: Sequence[bytes]) -> int:
-    return sum(map(len, blobs)) * 4 // 3
+    """Characters of the page, as base64."""
+    return sum(map(len, blobs)) * 4 // 3 + 1
 
 
 def _likeliest(rows: pl.DataFrame, side: Side) -> NDArray[np.int64]:
@@ -203,6 +208,14 @@ def _tokens(rows: pl.DataFrame) -> _Tokens:
     lengths[first] = ends[first]
     codes, palette = printed(log_probs.astype(np.float64))
     return _Tokens(counts, codes, palette, ranks.astype(np.int64), end_counts, lengths)
+
+
+def _fewer_printed(tokens: _Tokens, kept: NDArray[np.int64]) -> _Tokens:
+    """The same with a palette of what the rows `kept` need; codes of other rows mean nothing any more."""
+    used = np.unique(tokens.codes[_spread(np.concatenate(([0], np.cumsum(tokens.counts))), kept)])
+    places = np.zeros(len(tokens.palette), np.uint16)
+    places[used] = np.arange(used.size)
+    return replace(tokens, codes=places[tokens.codes], palette=[tokens.palette[code] for code in used])
 
 
 def _flat(rows: pl.DataFrame, name: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
