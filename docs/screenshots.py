@@ -1,7 +1,7 @@
 """The pictures of the README and the guides, taken of real reports in headless Chromium.
 
     rote scan --out runs/alice-bundled
-    rote scan --stride 20 --temperature 1.5 --top-k 0 --out runs/alice-hot
+    rote scan --stride 30 --temperature 1.8 --top-k 0 --out runs/alice-hot
     python docs/screenshots.py runs/alice-bundled runs/alice-hot
 
 The second run draws from the whole vocabulary at a high temperature, so that even a text that the model knows by heart
