@@ -11,7 +11,7 @@ import pytest
 
 import rote
 from rote import Near, Run, Scheme
-from rote.report.comparison import moved_words
+from rote.report.comparison import moved_facts
 from tests.command import rote_here
 
 SIZES: dict[str, Any] = {"prefix": 20, "suffix": 20, "stride": 50}
@@ -58,10 +58,10 @@ def test_changes_of_rows_that_were_given_up_are_said_to_be_bounds() -> None:
         "exact": False,
         "crossed": True,
     }
-    words = moved_words(passage, gain=True)
-    assert words == "at most 2.1e-09 to 0.905, at least 439 million times as likely, passes τ"
+    words = [value for _, value in moved_facts(passage, gain=True)]
+    assert ", ".join(words) == "at most 2.1e-09 to 0.905, at least 439 million times as likely, passes τ"
     gone = {"log_prob": [-0.1, None], "stopped": [False, False], "least_change": None, "exact": True, "crossed": True}
-    assert moved_words(gone, gain=False) == "0.905 to 0, falls below τ"
+    assert moved_facts(gone, gain=False) == [("p_z", "0.905 to 0"), ("Threshold", "falls below τ")]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import pytest
 
 import rote
 from rote import Example, InputError, Near, Run, RunError, Scheme
+from rote.report import show
 from rote.report.comparison import comparison_lines
+from rote.report.layout import script
 from rote.runs.compare import compare
 from rote.runs.passage import passage, token_texts
 from tests import tiny
@@ -53,7 +56,8 @@ def test_the_same_run_twice_differs_in_nothing(folders: Path) -> None:
     assert (pair["gained"], pair["lost"], pair["difference"]) == (0, 0, 0.0)
     stopped = Run.open(folders / "stopped").scores["stopped"].sum()
     assert pair["log_prob"]["unknown"] == stopped > 0
-    assert any("given up early" in line for line in comparison_lines(found))
+    said = [line for line in comparison_lines(found) if line.startswith("Given up early")]
+    assert [line.endswith(f": {stopped} windows of B.") for line in said] == [True]
 
 
 def test_numbers_are_those_of_the_summaries(folders: Path) -> None:
@@ -81,7 +85,9 @@ def test_tokenizers_may_differ_over_one_text(folders: Path) -> None:
     assert found.result["common_examples"] == found.table.height
     lines = comparison_lines(found.result)
     assert any("different tokenizers" in line for line in lines)
-    assert any("left out of everything but the first table" in line for line in lines)
+    left_out = found.result["unpaired"]["B"]
+    said = [line for line in lines if line.startswith("Left out of everything but the first table")]
+    assert [line.endswith(f": {left_out} windows of B.") for line in said] == [True]
     assert found.table["start"].to_list() == Run.open(folders / "plain").scores["start"].to_list()
 
 
@@ -150,8 +156,9 @@ def test_what_is_written(folders: Path, tmp_path: Path) -> None:
     text = Run.open(folders / "plain").text or ""
     assert all(text[a:b] == s for a, b, s in stored.select("suffix_start", "suffix_end", "suffix").iter_rows())
     html = page.read_text()
-    assert html.count('<svg class="heat"') == 2
-    assert "http://" not in html.replace("http-equiv", "")
+    assert html.count("<canvas ") == 2
+    assert html.count(script()) == 1
+    assert "http://" not in html.replace(script(), "").replace("http-equiv", "")
     with pytest.raises(RunError, match="holds a run"):
         found.write(folders / "plain")
 
@@ -163,7 +170,7 @@ def test_foreign_text_cannot_break_the_page(model: Any, tmp_path: Path) -> None:
     found = compare([tmp_path / "a", tmp_path / "b"])
     html = found.write(tmp_path / "out").read_text()
     assert found.result["pairs"][0]["gained"] == 2  # what top-k cuts off comes out without it
-    assert "<script>" not in html
+    assert "<script>" not in html.replace(f"<script>{script()}</script>", "")
     assert "<b>x</b>" not in html
 
 
@@ -193,7 +200,27 @@ def test_near_runs(model: Any, text: str, tmp_path: Path) -> None:
     assert [entry["model"] for entry in group["models"]] == ["B", "C"]
     assert found["near"]["verbatim_elsewhere"] == []  # the same weights
     assert found["runs"][1]["token_evals"] == Run.open(tmp_path / "one").scores["near_token_evals"].sum()
-    assert any(line.startswith("Within 1 edit, by the lower bound: B") for line in comparison_lines(found))
+    lines = comparison_lines(found)
+    at = lines.index("Within 1 edit, by the lower bound")
+    assert lines[at + 1].split() == ["Near-verbatim", "Verbatim", "Undecided"]
+    for line, entry in zip(lines[at + 2 :], group["models"], strict=False):
+        shares = [show.percent(entry[name]["rate"]) for name in ("near", "verbatim")]
+        assert line.split() == [entry["model"], *shares, str(entry["undecided"])]
+
+
+def test_the_np_table_of_every_run_is_printed(folders: Path) -> None:
+    found = compare([folders / "plain", folders / "stopped", folders / "bounds"]).result
+    lines = comparison_lines(found)
+    at = next(i for i, line in enumerate(lines) if line.startswith("Share of each run's windows whose suffix appears"))
+    head, *rows = (re.split(r"  +", line.strip()) for line in lines[at + 1 : at + 14])
+    assert head == ["p", *(f"n = {n:,}" for n in (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000))]
+    cells = {
+        (run["key"], cell["p"], cell["n"]): show.rate(cell)
+        for run in found["runs"]
+        for cell in run["rates"]["np_table"]
+    }
+    printed = {(key, float(p.rstrip("%")) / 100, 10**i): cell for key, p, *own in rows for i, cell in enumerate(own)}
+    assert printed == cells
 
 
 # --- one passage

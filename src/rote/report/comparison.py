@@ -1,17 +1,13 @@
-"""A comparison of runs in words: tables and sentences that serve the terminal and the page alike, and the page."""
+"""A comparison of runs in words: tables and sentences that serve the terminal and the page alike."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from rote.report import show
-from rote.report.page import environment
-from rote.report.strip import strip
+from rote.report.keys import derived, key_of, mark, number_in
 
 QUOTE = 72  # characters of a suffix that the terminal shows
 WIDE = 6  # more runs than this, and the terminal's fixed-set table leaves out the means
@@ -19,11 +15,9 @@ WIDE = 6  # more runs than this, and the terminal's fixed-set table leaves out t
 
 def headline(result: Mapping[str, Any]) -> str:
     """What was compared, in one sentence."""
-    unit, source = _unit(result), show.literal(result["source"]["name"])
-    return (
-        f"{show.counted(len(result['runs']), 'run')} over the same "
-        f"{show.counted(result['common_examples'], unit)} of {source}."
-    )
+    examples, source = result["common_examples"], show.name(result["source"]["name"])
+    runs = derived(len(result["runs"]), "comparison/runs", examples)
+    return f"{show.counted(runs, 'run')} over the same {show.counted(examples, _unit(result))} of {source}."
 
 
 def notes(result: Mapping[str, Any]) -> list[str]:
@@ -31,7 +25,7 @@ def notes(result: Mapping[str, Any]) -> list[str]:
     unit, found = _unit(result), []
     if windows := result["windows"]:
         found.append(
-            f"Windows of {windows['prefix']} + {show.counted(windows['suffix'], 'token')}, one every "
+            f"Windows of {show.count(windows['prefix'])} + {show.counted(windows['suffix'], 'token')}, one every "
             f"{show.counted(windows['stride'], 'character')}, matched by where they start."
         )
     if held_out := result["held_out_examples"]:
@@ -43,22 +37,27 @@ def notes(result: Mapping[str, Any]) -> list[str]:
             "that prefixes and suffixes do not span the same characters. A p_z is over each model's own tokens."
         )
     if left_out := {key: count for key, count in result["unpaired"].items() if count}:
-        listed = ", ".join(f"{count} of {key}" for key, count in left_out.items())
+        listed = _of_each(left_out.items(), unit)
         found.append(
-            f"{show.counted(sum(left_out.values()), unit)} that not every run has (dropped at the text's end) "
-            f"{'is' if sum(left_out.values()) == 1 else 'are'} left out of everything but the first table: {listed}."
+            f"Left out of everything but the first table, because not every run has them (dropped at the text's end): "
+            f"{listed}."
         )
+    doubted: dict[float, list[tuple[str, int]]] = {}
     for run in result["runs"]:
-        if near := run["rates"]["near_tau"]["count"]:
-            found.append(
-                f"In {run['key']}, {show.counted(near, unit)} within {run['rates']['near_tau']['numeric_tolerance']:g} "
-                "of log τ may fall on the other side in another correct computation."
-            )
-        if stopped := run["rates"]["stopped"]:
-            found.append(
-                f"In {run['key']}, {show.counted(stopped, unit)} {'was' if stopped == 1 else 'were'} given up early as "
-                "certain to end below its τ: only an upper bound on p_z is known there."
-            )
+        if count := run["rates"]["near_tau"]["count"]:
+            tolerance = run["rates"]["near_tau"]["numeric_tolerance"]
+            doubted.setdefault(tolerance, []).append((run["key"], count))
+    for tolerance, each in doubted.items():
+        found.append(
+            f"Within {show.setting(tolerance)} of log τ, perhaps on its other side in another correct computation: "
+            f"{_of_each(each, unit)}."
+        )
+    stopped = [(run["key"], run["rates"]["stopped"]) for run in result["runs"] if run["rates"]["stopped"]]
+    if stopped:
+        found.append(
+            "Given up early as certain to end below their run's τ, so that only an upper bound on p_z is known: "
+            f"{_of_each(stopped, unit)}."
+        )
     return found
 
 
@@ -67,8 +66,9 @@ def runs_table(result: Mapping[str, Any]) -> list[list[str]]:
     rows = [["", "Run", "Model", "Scheme", "BOS"]]
     for run in result["runs"]:
         model = run["model"]
-        bos = model["bos"] + (": none" if model["bos_token"] is None else f": token {model['bos_token']}")
-        rows.append([run["key"], show.literal(run["name"]), show.literal(str(model["name"])), run["scheme"], bos])
+        token = "none" if model["bos_token"] is None else f"token {show.setting(model['bos_token'])}"
+        names = [show.name(text) for text in (run["name"], model["name"], run["scheme"])]
+        rows.append([run["key"], *names, f"{model['bos']}: {token}"])
     return rows
 
 
@@ -86,10 +86,10 @@ def numbers_table(result: Mapping[str, Any]) -> list[list[str]]:
     edits = sorted({run["near"]["tolerance"] for run in result["runs"] if run["near"]})
     thresholds = list(result["runs"][0]["coverage"] or ())
     rows = [
-        ["", f"{_unit(result).capitalize()}s", "Greedy", f"At τ = {result['tau']:g}"]
+        ["", f"{_unit(result).capitalize()}s", "Greedy", f"At τ = {show.setting(result['tau'])}"]
         + (["95% interval"] if sampled else [])
         + ["At 0.0001", "Maximum"]
-        + [f"Covered at {show.threshold(float(p))}" for p in thresholds]
+        + [f"Covered at {show.threshold(number_in(p))}" for p in thresholds]
         + [f"Within {show.counted(tolerance, 'edit')}" for tolerance in edits]
         + ["Time", "Token evaluations"]
     ]
@@ -107,6 +107,27 @@ def numbers_table(result: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
+def odds_tables(result: Mapping[str, Any]) -> dict[float, list[list[str]]]:
+    """For each p a table: which share of each run comes at least once in n generations."""
+    cells = {
+        run["key"]: {(cell["n"], cell["p"]): show.rate(cell) for cell in run["rates"]["np_table"]}
+        for run in result["runs"]
+    }
+    prompts, chances = (sorted({place[i] for own in cells.values() for place in own}) for i in (0, 1))
+    head = ["", *(f"n = {show.count(n)}" for n in prompts)]
+    return {
+        p: [head, *([key, *(own.get((n, p), show.MISSING) for n in prompts)] for key, own in cells.items())]
+        for p in chances
+    }
+
+
+def odds_note(result: Mapping[str, Any]) -> str:
+    return (
+        f"Share of each run's {_unit(result)}s whose suffix appears at least once in n generations with probability p "
+        "or more."
+    )
+
+
 def pairs_table(result: Mapping[str, Any]) -> list[list[str]]:
     """Every run against the first, at tau."""
     head = ["", "Gained", "Lost", "Both", "Neither", "Difference", "95% interval"]
@@ -117,8 +138,8 @@ def pairs_table(result: Mapping[str, Any]) -> list[list[str]]:
             [
                 pair["second"],
                 *(show.count(pair[name]) for name in ("gained", "lost", "both", "neither")),
-                points(pair["difference"]),
-                f"{points(pair['interval'][0])} to {points(pair['interval'][1])}",
+                show.points(pair["difference"]),
+                f"{show.points(pair['interval'][0])} to {show.points(pair['interval'][1])}",
                 _median(pair["log_prob"]),
                 *(show.count(pair["log_prob"][name]) for name in ("appeared", "vanished", "zero", "unknown")),
             ]
@@ -154,61 +175,79 @@ def fixed_table(result: Mapping[str, Any], *, means: bool = True) -> list[list[s
     return rows
 
 
-def near_lines(result: Mapping[str, Any]) -> list[str]:
-    """Near-verbatim bounds across runs, in sentences."""
-    near = result["near"]
-    if near is None:
-        return []
-    unit, lines = _unit(result), []
-    for group in near["fixed"]:
-        parts = [
-            f"{model['model']} {show.percent(model['near']['rate'])} "
-            f"({show.percent(model['verbatim']['rate'])} verbatim, {show.count(model['undecided'])} undecided)"
-            for model in group["models"]
-        ]
-        lines.append(f"Within {show.counted(group['tolerance'], 'edit')}, by the lower bound: {', '.join(parts)}.")
-        if group["fixed_examples"]:
-            means = [
-                f"{model['model']} {_mean(model['fixed']['mean_lower'])} ({_mean(model['fixed']['mean_p_z'])} verbatim)"
-                for model in group["models"]
-            ]
-            lines.append(
-                f"Over the {show.counted(group['fixed_examples'], unit)} near-verbatim extractable in all of these, "
-                f"the mean lower bound: {', '.join(means)}."
-            )
+def near_tables(result: Mapping[str, Any], *, intervals: bool = True) -> list[tuple[str, list[list[str]]]]:
+    """Near-verbatim bounds across runs, as (what it is, table)."""
+    near, unit = result["near"] or {"fixed": [], "verbatim_elsewhere": []}, _unit(result)
+    tables = [(_near_caption(group, unit), _near_rows(group)) for group in near["fixed"]]
+    elsewhere: dict[str, dict[str, Mapping[str, Any]]] = {}
     for found in near["verbatim_elsewhere"]:
-        low, high = found["interval"]
-        lines.append(
-            f"Of {show.counted(found['unlocked'], unit)} that only tolerance unlocks in {found['run']}, "
-            f"{found['other']} has {show.count(found['count'])} verbatim"
-            + (
-                f" ({show.percent(found['rate'])}, 95% interval {show.percent(low)} to {show.percent(high)})."
-                if found["unlocked"]
-                else "."
-            )
-        )
-    if near["alone"]:
-        lines.append(
-            f"No other run counts the same as near, under the same scheme, as {', '.join(near['alone'])}; "
-            "bounds are compared only between runs that do."
-        )
-    return lines
+        elsewhere.setdefault(found["run"], {})[found["other"]] = found
+    if not elsewhere:
+        return tables
+    others = [run["key"] for run in result["runs"] if any(run["key"] in own for own in elsewhere.values())]
+    rows = [["Unlocked in", f"{unit.capitalize()}s", *others]]
+    for key, own in elsewhere.items():
+        cells = [_elsewhere(own[other], intervals) if other in own else show.MISSING for other in others]
+        rows.append([key, show.count(next(iter(own.values()))["unlocked"]), *cells])
+    sure = ", with 95% intervals" if intervals else ""
+    return [
+        *tables,
+        (f"Of the {unit}s that only tolerance unlocks in one run, those that another has verbatim{sure}", rows),
+    ]
 
 
-def moved_words(passage: Mapping[str, Any], *, gain: bool) -> str:
-    """`0.0012 to 0.31, at least 258 times as likely, passes τ`."""
+def near_alone(result: Mapping[str, Any]) -> str:
+    """Which runs have bounds that can be compared with no other's; empty where there are none."""
+    if not result["near"] or not (alone := result["near"]["alone"]):
+        return ""
+    return (
+        f"No other run counts the same as near, under the same scheme, as {', '.join(alone)}; bounds are compared only "
+        "between runs that do."
+    )
+
+
+def _near_caption(group: Mapping[str, Any], unit: str) -> str:
+    edits = f"Within {show.counted(group['tolerance'], 'edit')}, by the lower bound"
+    if not group["fixed_examples"]:
+        return edits
+    every = show.counted(group["fixed_examples"], unit)
+    return f"{edits}; means over the {every} near-verbatim extractable in all of these"
+
+
+def _near_rows(group: Mapping[str, Any]) -> list[list[str]]:
+    rows = [["", "Near-verbatim", "Verbatim", "Undecided"]]
+    rows[0] += ["Mean lower bound", "Mean p_z"] if group["fixed_examples"] else []
+    for model in group["models"]:
+        row = [model["model"], show.percent(model["near"]["rate"]), show.percent(model["verbatim"]["rate"])]
+        row.append(show.count(model["undecided"]))
+        if group["fixed_examples"]:
+            row += [show.chance(model["fixed"][name]) for name in ("mean_lower", "mean_p_z")]
+        rows.append(row)
+    return rows
+
+
+def _elsewhere(found: Mapping[str, Any], interval: bool) -> str:
+    count = show.count(found["count"])
+    if not found["unlocked"]:
+        return count
+    low, high = map(show.percent, found["interval"])
+    return f"{count} ({show.percent(found['rate'])}{f', {low} to {high}' if interval else ''})"
+
+
+def moved_facts(passage: Mapping[str, Any], *, gain: bool) -> list[tuple[str, str]]:
+    """How a passage moved, as (name, value): its two p_z, by what factor, and whether it passed τ."""
     before, after = (
         ("at most " if stopped else "") + show.probability(-math.inf if log_prob is None else log_prob)
         for log_prob, stopped in zip(passage["log_prob"], passage["stopped"], strict=True)
     )
-    words = [f"{before} to {after}"]
-    if passage["least_change"] is not None:
-        factor = show.prompts(math.exp(passage["least_change"]))
+    facts = [("p_z", f"{before} to {after}")]
+    if (change := passage["least_change"]) is not None:
+        factor = mark(change, show.prompts(math.exp(change)) if change < 600 else show.scientific(change), "factor")
         least = "" if passage["exact"] else "at least "
-        words.append(f"{least}{factor} times {'as' if gain else 'less'} likely")
+        facts.append(("Change", f"{least}{factor} times {'as' if gain else 'less'} likely"))
     if passage["crossed"]:
-        words.append("passes τ" if gain else "falls below τ")
-    return ", ".join(words)
+        facts.append(("Threshold", "passes τ" if gain else "falls below τ"))
+    return facts
 
 
 def listings(result: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -217,8 +256,9 @@ def listings(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     for pair in result["pairs"]:
         for name, gain in (("largest_gains", True), ("largest_losses", False)):
             way = f"{pair['first']} to {pair['second']}"
-            passages = [{**passage, "words": moved_words(passage, gain=gain)} for passage in pair[name]]
-            crossed, shown = pair["gained" if gain else "lost"], sum(p["crossed"] for p in passages)
+            passages = [{**passage, "facts": moved_facts(passage, gain=gain)} for passage in pair[name]]
+            crossed = pair["gained" if gain else "lost"]
+            shown = derived(sum(p["crossed"] for p in passages), f"{key_of(crossed)}/listed", crossed)
             which = f"; first {show.count(shown)} of {show.count(crossed)} {'gained' if gain else 'lost'} at τ"
             found.append(
                 {
@@ -237,52 +277,30 @@ def comparison_lines(result: Mapping[str, Any]) -> list[str]:
     if result["differing"]:
         lines += ["What differs", *aligned(differing_table(result)), ""]
     lines += ["Each run by itself", *aligned(numbers_table(result)), ""]
-    lines += [f"Against {first}, at τ = {result['tau']:g}", *aligned(pairs_table(result)), pairs_note(result), ""]
+    lines += [odds_note(result), *_odds_lines(result), ""]
+    lines += [
+        f"Against {first}, at τ = {show.setting(result['tau'])}",
+        *aligned(pairs_table(result)),
+        pairs_note(result),
+        "",
+    ]
     means = len(result["runs"]) <= WIDE
     what = "share extractable at τ" + (", mean p_z" if means else "")
     lines += [f"Fixed sets: {what}", *aligned(fixed_table(result, means=means))]
-    if near := near_lines(result):
-        lines += ["", "Near-verbatim", *near]
+    for caption, rows in near_tables(result, intervals=means):
+        lines += ["", caption, *aligned(rows)]
+    if alone := near_alone(result):
+        lines += ["", alone]
     found = listings(result)
     if nothing := [listing["none"] for listing in found if not listing["passages"]]:
         lines += ["", *nothing]
     for listing in filter(lambda listing: listing["passages"], found):
         lines += ["", listing["title"]]
         for passage in listing["passages"]:
-            lines.append(f"  {show.literal(passage['example_id'])}  {passage['words']}")
+            words = ", ".join(value for _, value in passage["facts"])
+            lines.append(f"  {show.literal(passage['example_id'])}  {words}")
             lines.append(f"    {quote(passage['suffix'])}")
     return lines
-
-
-def render_comparison(result: Mapping[str, Any], best: Mapping[str, NDArray[np.float64]]) -> str:
-    """The comparison as one self-contained HTML page. `best`: each run's largest log p_z per character of the text."""
-    strips = [
-        {"key": run["key"], "name": show.literal(run["name"]), "strip": strip(best[run["key"]], tau=result["tau"])}
-        for run in result["runs"]
-        if run["key"] in best
-    ]
-    return (
-        environment()
-        .get_template("comparison.html.j2")
-        .render(
-            source_name=show.literal(result["source"]["name"]),
-            headline=headline(result),
-            tau=f"{result['tau']:g}",
-            notes=notes(result),
-            runs=runs_table(result),
-            differing=differing_table(result) if result["differing"] else None,
-            numbers=numbers_table(result),
-            first=result["runs"][0]["key"],
-            pairs=pairs_table(result),
-            pairs_note=pairs_note(result),
-            fixed=fixed_table(result),
-            near=near_lines(result),
-            strips=strips,
-            listings=listings(result),
-            literal=show.literal,
-            place=lambda passage: _place(passage, result["kind"]),
-        )
-    )
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -297,10 +315,18 @@ def quote(text: str, length: int = QUOTE) -> str:
     return f"“{line}”" if len(line) <= length else f"“{line[:length].rstrip()} …”"
 
 
-def points(difference: float) -> str:
-    """A difference of shares, in percentage points."""
-    value = 100 * difference
-    return "0" if value == 0 else f"{value:+.{1 if abs(value) >= 9.95 else 2}f}"
+def _odds_lines(result: Mapping[str, Any]) -> list[str]:
+    """The (n, p) tables as one: runs with the same p stand together."""
+    found = odds_tables(result)
+    head = ["", "p", *next(iter(found.values()))[0][1:]]
+    return aligned([head, *([row[0], show.threshold(p), *row[1:]] for p, rows in found.items() for row in rows[1:])])
+
+
+def _of_each(counts: Iterable[tuple[str, int]], unit: str) -> str:
+    """`3 windows of A, 5 of B`."""
+    return ", ".join(
+        f"{show.count(count) if i else show.counted(count, unit)} of {key}" for i, (key, count) in enumerate(counts)
+    )
 
 
 def _unit(result: Mapping[str, Any]) -> str:
@@ -308,8 +334,12 @@ def _unit(result: Mapping[str, Any]) -> str:
 
 
 def _setting(value: Any) -> str:
-    text = show.MISSING if value is None else show.literal(str(value))
-    return f"{text[:16]}…" if len(text) == 32 and text.isalnum() else text
+    if value is None or isinstance(value, bool):
+        return show.MISSING if value is None else str(value)
+    if isinstance(value, (int, float)):
+        return show.setting(value)
+    text = show.literal(str(value))
+    return mark(value, f"{text[:16]}…" if len(text) == 32 and text.isalnum() else text, "text")
 
 
 def _within(run: Mapping[str, Any], tolerance: int) -> str:
@@ -326,7 +356,7 @@ def _median(moved: Mapping[str, Any]) -> str:
     if moved["median_difference"] is None:
         return show.MISSING
     value = moved["median_difference"]
-    return f"× {math.exp(value):.3g}" if abs(value) < 600 else f"× {show.scientific(value)}"
+    return "× " + mark(value, f"{math.exp(value):.3g}" if abs(value) < 600 else show.scientific(value), "factor")
 
 
 def _fixed_cell(found: Mapping[str, Any], means: bool) -> str:
@@ -334,16 +364,4 @@ def _fixed_cell(found: Mapping[str, Any], means: bool) -> str:
     if not means or found["mean_p_z"] is None:
         return share
     low, high = found["mean_p_z"], found["mean_p_z_upper"]
-    return f"{share}, {_mean(low) if high - low < 1e-12 else show.interval(low, high)}"
-
-
-def _mean(value: float | None) -> str:
-    return show.MISSING if value is None else show.probability(math.log(value) if value > 0 else -math.inf)
-
-
-def _place(passage: Mapping[str, Any], kind: str) -> str:
-    name = "" if kind == "scan" else show.literal(passage["example_id"])
-    if passage["suffix_start"] is None:
-        return name
-    where = f"characters {show.count(passage['suffix_start'])} to {show.count(passage['suffix_end'])}"
-    return f"{name}, {where}" if name else where.capitalize()
+    return f"{share}, {show.chance(low) if high - low < 1e-12 else show.interval(low, high)}"

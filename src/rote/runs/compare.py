@@ -12,27 +12,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from rote.analysis.compare import changes, common, differences, extractable, fixed_sets, near_comparison, paired
-from rote.analysis.coverage import character_maximum, coverage, spans
+from rote.analysis.coverage import coverage
 from rote.analysis.groups import documents_of, sampled_rates, with_origin
 from rote.analysis.nearverbatim import near_rates
-from rote.analysis.rates import log_prob_bounds, rates
+from rote.analysis.rates import rates
 from rote.errors import InputError, RunError
-from rote.runs.store import Passages, Run, make_folder, write_whole
+from rote.report import pack
+from rote.runs.store import Passages, Run, make_folder, read_json, write_whole
 from rote.runs.summary import THRESHOLDS
 
 MOST = 20
 """Runs that can be compared at once: each has a letter, and a page with more could not be read."""
 
-_HEAVY = ("token_log_probs", "base_log_probs", "ranks", "margins", "candidates")
+_HEAVY = ("token_log_probs", "base_log_probs", "ranks", "margins", "token_ends", "candidates")
+_NOT_SHOWN = ("base_log_probs", "margins", "metadata", "lower_by_tolerance", "upper_by_tolerance")
 _NOT_LISTED = {"created", "format", "kind", "source", "windows", "dropped", "shard_examples", "shards", "batch_tokens",
                "schemes"}  # fmt: skip
 
 
+_MODEL = ("name", "parameters", "fingerprint", "dtype", "device", "bos", "bos_token")
 _NEEDED = ("kind", "source", "model", "schemes", "tau", "stop_early", "near", "shards")
 
 
@@ -54,33 +55,60 @@ class Side:
     def rows(self) -> pl.DataFrame:
         return self.run.scores.filter(pl.col("scheme") == self.scheme)
 
+    def compared(self) -> tuple[pl.DataFrame, int]:
+        """The rows that are compared, and how many more there are: a held-out corpus is a control, not a part."""
+        rows = self.rows()
+        if "sampling" not in self.manifest:
+            return rows, 0
+        every = with_origin(rows)
+        own = every.filter(pl.col("corpus") == "main")
+        return own, every.height - own.height
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """`result` is comparison.json; `table` has a row per passage that all runs have.
-
-    `best` is, for scans, each run's largest log p_z per character of the text.
-    """
+    """`result` is comparison.json; `table` has a row per passage that all runs have; `sides` are the runs."""
 
     result: Mapping[str, Any]
     table: pl.DataFrame
-    best: Mapping[str, NDArray[np.float64]]
+    sides: Sequence[Side]
 
     def write(self, folder: str | Path) -> Path:
         """Write comparison.json, differences.parquet, differences.csv and report.html; return the page's path."""
-        from rote.report.comparison import render_comparison
-
         out = Path(folder)
         if (out / "manifest.json").exists():
             raise RunError(f"{out} holds a run; choose another --out for the comparison.")
         make_folder(out)
-        page = render_comparison(self.result, self.best)
+        page = self.page()
         content = json.dumps(self.result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         for suffix, writer in ((".parquet", self.table.write_parquet), (".csv", self.table.write_csv)):
             _write_table(out / f"differences{suffix}", writer)
         write_whole(out / "comparison.json", content.encode("utf-8", "replace"))
         write_whole(out / "report.html", page.encode("utf-8", "replace"))
         return out / "report.html"
+
+    def page(self) -> str:
+        """The comparison as HTML. Reads the runs' tables again, with what is shown of single passages."""
+        from rote.report.comparisonpage import render_comparison
+
+        return render_comparison(self.result, _shown(self.sides), passages_of(self.sides[0].run))
+
+
+def report_anew(folder: str | Path) -> Comparison:
+    """Compare again the runs that a comparison's folder names, and write its page anew."""
+    out = Path(folder)
+    stored = read_json(out / "comparison.json")
+    folders = dict.fromkeys(run["folder"] for run in stored["runs"])
+    if missing := [name for name in folders if not Path(name).is_dir()]:
+        raise RunError(
+            f"{out} compares {missing[0]}, which is not there. Paths are as rote compare was given them: go to the "
+            "folder in which it was called, or compare the runs again."
+        )
+    found = compare(list(folders), tau=stored["tau"], top=stored["top"])
+    if json.loads(json.dumps(found.result)) != stored:
+        raise RunError(f"the runs of {out} are no longer those that were compared; compare them again: rote compare.")
+    write_whole(out / "report.html", found.page().encode("utf-8", "replace"))
+    return found
 
 
 def compare(folders: Sequence[str | Path], *, tau: float | None = None, top: int = 10) -> Comparison:
@@ -100,20 +128,12 @@ def compare(folders: Sequence[str | Path], *, tau: float | None = None, top: int
         raise InputError(f"tau is a probability and must lie in (0, 1], not {chosen}.")
     tables: dict[str, pl.DataFrame] = {}
     described: list[dict[str, Any]] = []
-    best: dict[str, NDArray[np.float64]] = {}
     held_out = 0
     for side in sides:
-        rows = side.rows()
-        if "sampling" in side.manifest:  # a held-out corpus is a control beside the corpus, not a part of it
-            every = with_origin(rows)
-            rows = every.filter(pl.col("corpus") == "main")
-            held_out = every.height - rows.height
+        rows, held_out = side.compared()
         _refuse_undecided(side, rows, chosen)
         described.append(_described(side, rows, chosen))
         tables[side.key] = rows.drop(_HEAVY)
-        if side.manifest["kind"] == "scan":
-            length = side.manifest["source"]["characters"]
-            best[side.key] = character_maximum(*spans(rows), log_prob_bounds(rows)[0], length)
     aligned, unpaired = common(tables)
     passages = passages_of(sides[0].run)
     return Comparison(
@@ -122,6 +142,7 @@ def compare(folders: Sequence[str | Path], *, tau: float | None = None, top: int
             "source": sides[0].manifest["source"],
             "windows": sides[0].manifest.get("windows"),
             "tau": chosen,
+            "top": top,
             "runs": described,
             "differing": differing(sides),
             "held_out_examples": held_out,
@@ -133,7 +154,7 @@ def compare(folders: Sequence[str | Path], *, tau: float | None = None, top: int
             "near": _near(sides, aligned, chosen),
         },
         table=_with_text(differences(aligned, tau=chosen), aligned[sides[0].key], passages),
-        best=best,
+        sides=sides,
     )
 
 
@@ -268,7 +289,8 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> dict[str, Any]:
         "key": side.key,
         "folder": str(side.run.folder),
         "name": side.name,
-        "model": {name: model.get(name) for name in ("name", "parameters", "fingerprint", "dtype", "bos", "bos_token")},
+        "model": {name: model.get(name) for name in _MODEL},
+        "versions": side.manifest.get("versions", {}),
         "scheme": side.scheme,
         "stop_early": side.manifest["stop_early"],
         "examples": rows.height,
@@ -280,6 +302,25 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> dict[str, Any]:
         "token_evals": cost,
         "warnings": summary["warnings"],
     }
+
+
+def _shown(sides: Sequence[Side]) -> list[pack.Side]:
+    """The runs as the page shows them: every window of a scan, but of examples those that all runs have, in one order.
+
+    Another tokenizer cuts an example's text elsewhere. Then its tokens have no place in the first run's text, which is
+    the one that is shown.
+    """
+    tables = {side.key: side.compared()[0].drop(_NOT_SHOWN) for side in sides}
+    if sides[0].manifest["kind"] != "scan":
+        tables, _ = common(tables)
+        for side in sides:
+            if side.manifest["model"].get("tokenizer") != sides[0].manifest["model"].get("tokenizer"):
+                ends = pl.lit(None, dtype=tables[side.key].schema["token_ends"])
+                tables[side.key] = tables[side.key].with_columns(token_ends=ends)
+    return [
+        pack.Side(side.key, f"{side.key}: {side.name}", side.scheme, tables[side.key], side.manifest["near"])
+        for side in sides
+    ]
 
 
 def _pair(
