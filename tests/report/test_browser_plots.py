@@ -449,8 +449,10 @@ def test_foreign_text_is_shown_and_runs_nothing(browser: Any, folder: Path) -> N
 def test_shares_are_those_of_the_rates(browser: Any, folder: Path, stopping: bool) -> None:
     draw = random.Random(5)
     tables = [figureruns.rows(draw.randrange(1, 200), seed, stopping=stopping) for seed in range(5)]
+    halves = figureruns.rows(3, stopping=stopping)  # exactly p in one generation is enough
+    tables.append(halves.with_columns(log_prob=pl.Series([math.log(p) for p in (0.5, 0.25, 0.125)])))
     path = plot_page(folder / f"shares-{stopping}.html", [], [page_run(rows, str(i)) for i, rows in enumerate(tables)])
-    chances = [0.01, 0.1, 0.5, 0.9, 0.999, 0.999999, *(draw.random() for _ in range(5))]
+    chances = [0.01, 0.1, 0.25, 0.5, 0.9, 0.999, 0.999999, *(draw.random() for _ in range(5))]
     with opened(browser, path) as page:
         queries = page.evaluate("parts.GENERATIONS")
         found = page.evaluate(
