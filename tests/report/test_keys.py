@@ -14,6 +14,8 @@ import pytest
 
 import rote
 from rote import Example, Run
+from rote.report.keys import MARKS
+from tests.command import rote_here
 from tests.corpus.corpora import write_jsonl
 from tests.report.browser import browser, opened
 from tests.report.displayed import agrees, decimal
@@ -321,6 +323,15 @@ def test_an_example_in_the_table_is_the_row_that_its_button_opens(browser: Any, 
             known = [key for key in ("repetitions", "split") if truth.rows[place][key] is not None]
             columns = ["log_prob", "log_prob", *known]
             assert [key for cell in cells for key in cell] == [f"{base}/{column}" for column in columns]
+
+
+def test_no_mark_reaches_a_terminal(folders: dict[str, Path]) -> None:
+    for folder in folders.values():
+        said = rote_here("report", folder)
+        assert said.code == 0
+        assert not set(MARKS) & set(said.out + said.err)
+        assert "data-key" not in said.out
+    assert not set(MARKS) & set(rote_here("spots", folders["scan"]).out)
 
 
 # What is done to a page, and what is then said of it.
