@@ -18,7 +18,7 @@ import pytest
 
 from rote.analysis.rates import np_rates
 from rote.report import show
-from rote.report.figure import COLUMNS, Axis, Figure, Format, Kind, Layer, Scale, as_json
+from rote.report.figure import COLUMNS, Axis, Figure, Format, Kind, Layer, Scale, _axis, as_json
 from rote.report.figures import run_figures
 from rote.report.keys import keyed
 from rote.report.layout import SCRIPTS
@@ -187,6 +187,27 @@ def test_no_text_of_a_plot_is_small_or_overlaps_another(browser: Any, folder: Pa
             assert not svg.evaluate(OVERLAPS), one.name
             assert svg.locator("text.tick").count() >= 3, one.name
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+TICKS: list[tuple[Axis, str]] = [
+    (Axis("", format="count", limits=(0.0, 2.5e6)), "0 | 500,000 | 1 million | 1.5 million | 2 million | 2.5 million"),
+    (Axis("", format="count", limits=(-0.3, 2.3)), "0 | 1 | 2"),
+    (Axis("", format="percent", limits=(0.0, 1.0)), "0% | 20% | 40% | 60% | 80% | 100%"),
+    (Axis("", format="percent", limits=(0.0, 0.003)), "0% | 0.05% | 0.1% | 0.15% | 0.2% | 0.25% | 0.3%"),
+    (Axis("", limits=(-1.0, 1.0)), "-1 | -0.5 | 0 | 0.5 | 1"),
+    (Axis("", "log", "count", (1.0, 1e7)), "1 | 10 | 100 | 1,000 | 10,000 | 100,000 | 1 million | 10 million"),
+    (Axis("", "log", "probability", (1e-6, 1.0)), "10⁻⁶ | 10⁻⁵ | 0.0001 | 0.001 | 0.01 | 0.1 | 1"),
+    (Axis("", "log", "probability", (1.5e-5, 8e-5)), "2×10⁻⁵ | 5×10⁻⁵"),
+    (Axis("", "log", "probability", (1e-4 / 3, 1.0), marks=((1e-4, "0"),)), "0 | 0.001 | 0.01 | 0.1 | 1"),
+    (Axis("", "category", names=("a", "b"), limits=(-0.5, 1.5)), "a | b"),
+]
+
+
+def test_ticks_stand_at_round_numbers(browser: Any, folder: Path) -> None:
+    code = """(axes) => axes.map((axis) => parts.ticksOf(parts.scaled(axis, []), 600, ([text]) => 7 * text.length)
+      .map(({ lines }) => lines.join(" ")).join(" | "))"""
+    with opened(browser, plot_page(folder / "ticks.html", [])) as page:
+        assert page.evaluate(code, [_axis(axis) for axis, _ in TICKS]) == [labels for _, labels in TICKS]
 
 
 def test_a_layer_of_each_kind_is_where_its_numbers_are(browser: Any, folder: Path) -> None:

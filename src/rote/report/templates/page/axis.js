@@ -13,7 +13,14 @@ function scaled(axis, values) {
   const change = log ? Math.log10 : (value) => value;
   const from = change(low);
   const span = change(high) - from || 1;
-  return { ...axis, log, low, high, at: (value) => (change(value) - from) / span, back: (share) => (log ? 10 ** (from + share * span) : from + share * span) };
+  return {
+    ...axis,
+    log,
+    low,
+    high,
+    at: (value) => (change(value) - from) / span,
+    back: (share) => (log ? 10 ** (from + share * span) : from + share * span),
+  };
 }
 
 function extent(values, log) {
@@ -34,13 +41,17 @@ function steps(axis, most) {
   const whole = axis.format === "count" ? 1 : 0;
   let power = 10 ** Math.floor(Math.log10(span / most));
   if (!(power > 0)) power = 1;
-  const step = Math.max([1, 2, 5, 10].map((factor) => factor * power).find((one) => span / one <= most * 1.0001) ?? 10 * power, whole);
+  const step = Math.max(
+    [1, 2, 5, 10].map((factor) => factor * power).find((one) => span / one <= most * 1.0001) ?? 10 * power,
+    whole,
+  );
   const found = [];
-  for (let i = Math.ceil(axis.low / step - 1e-9); i <= axis.high / step + 1e-9; i++) found.push(Number((i * step).toPrecision(12)));
+  for (let i = Math.ceil(axis.low / step - 1e-9); i <= axis.high / step + 1e-9; i++)
+    found.push(Number((i * step).toPrecision(12)));
   return found;
 }
 
-/** Powers of ten within a logarithmic axis, every `stride`-th; where there are fewer than two, 2 and 5 times them too. */
+/** Powers of ten within a logarithmic axis, every `stride`-th; 2 and 5 times them too where there are fewer than two. */
 function decades(axis, stride) {
   const first = Math.ceil(Math.log10(axis.low) - 1e-9);
   const last = Math.floor(Math.log10(axis.high) + 1e-9);
@@ -57,21 +68,24 @@ function decades(axis, stride) {
   return found.sort((a, b) => a - b);
 }
 
-/** A tick's label: settings, not results, so short and without keys. */
+/** A tick's label: a place on the scale, not a result, so short and without a key. */
 function tickLabel(axis, value) {
-  if (axis.format === "percent") return `${axis.log ? general(100 * value, 3) : show.number(Number((100 * value).toPrecision(12)))}%`;
-  if (axis.format === "count") return value >= 1e6 && axis.log ? show.prompts(value) : show.number(value).includes(".") ? show.number(value) : signedCount(value);
-  if (axis.log && (value < 0.99e-4 || value >= 1e6)) {
-    const power = Math.floor(Math.log10(value) + 1e-9);
-    const factor = Math.round(value / 10 ** power);
-    const raised = [...String(power)].map((c) => SUPERSCRIPTS[c]).join("");
-    return factor === 1 ? `10${raised}` : `${factor}×10${raised}`;
-  }
-  return show.number(value);
+  if (axis.format === "percent") return `${show.number(Number((100 * value).toPrecision(12)))}%`;
+  if (axis.format === "count") return value < 0 ? `−${countLabel(-value)}` : countLabel(value);
+  return axis.log && (value < 0.99e-4 || value >= 1e6) ? powerLabel(value) : show.number(value);
 }
 
-function signedCount(value) {
-  return value < 0 ? `−${show.count(-value)}` : show.count(value);
+function countLabel(value) {
+  const millions = value / 1e6;
+  return millions >= 1 && Number(millions.toPrecision(3)) === millions ? show.prompts(value) : show.count(value);
+}
+
+/** 0.00002 as `2×10⁻⁵`. */
+function powerLabel(value) {
+  const power = Math.floor(Math.log10(value) + 1e-9);
+  const factor = Math.round(value / 10 ** power);
+  const raised = [...String(power)].map((digit) => SUPERSCRIPTS[digit]).join("");
+  return factor === 1 ? `10${raised}` : `${factor}×10${raised}`;
 }
 
 /**
@@ -80,12 +94,15 @@ function signedCount(value) {
  */
 function ticksOf(axis, length, room, every = 45) {
   const marks = (axis.marks ?? []).map(([value, label]) => ({ value, at: axis.at(value), lines: [label] }));
-  const free = (tick) => marks.every((mark) => Math.abs(mark.at - tick.at) * length >= (room(mark.lines) + room(tick.lines)) / 2 + GAP / 2);
+  const free = (tick) =>
+    marks.every((mark) => Math.abs(mark.at - tick.at) * length >= (room(mark.lines) + room(tick.lines)) / 2 + GAP / 2);
   const beyond = marks.length ? Math.max(...marks.map((mark) => mark.at)) : -Infinity;
   if (axis.scale === "category") return categoryTicks(axis, length, room);
   let found = [];
   for (let fewer = 0; fewer < 20; fewer++) {
-    const values = axis.log ? decades(axis, 1 + fewer) : steps(axis, Math.max(1, Math.min(8, Math.floor(length / every)) - fewer));
+    const values = axis.log
+      ? decades(axis, 1 + fewer)
+      : steps(axis, Math.max(1, Math.min(8, Math.floor(length / every)) - fewer));
     found = values.map((value) => ({ value, at: axis.at(value), lines: [tickLabel(axis, value)] }));
     found = found.filter((tick) => tick.at > -1e-6 && tick.at < 1 + 1e-6 && tick.at > beyond + 1e-6 && free(tick));
     if (found.every((tick, i) => !i || apart(found[i - 1], tick, length, room))) break;
@@ -100,12 +117,18 @@ function apart(one, next, length, room) {
 /** A tick for each name: its label broken into lines, cut off where even that does not fit, or only every so many. */
 function categoryTicks(axis, length, room) {
   const slot = length / Math.max(axis.high - axis.low, 1) - GAP / 2;
-  const stride = Math.max(1, Math.ceil(Math.min(30, Math.max(...axis.names.map((name) => room([name])))) / Math.max(slot, 1)));
+  const stride = Math.max(
+    1,
+    Math.ceil(Math.min(30, Math.max(...axis.names.map((name) => room([name])))) / Math.max(slot, 1)),
+  );
   const ticks = [];
   for (let place = 0; place < axis.names.length; place += stride) {
     const [name, width] = [axis.names[place], slot * stride];
     // Where a name would be cut to pieces, its first word says more: of a run that is its letter.
-    const lines = width < NARROW ? wrapped(name.split(" ")[0], width, (text) => room([text]), 1) : wrapped(name, width, (text) => room([text]), 3);
+    const lines =
+      width < NARROW
+        ? wrapped(name.split(" ")[0], width, (text) => room([text]), 1)
+        : wrapped(name, width, (text) => room([text]), 3);
     ticks.push({ value: place, at: axis.at(place), lines });
   }
   return ticks;

@@ -90,7 +90,8 @@ const DRAW = {
     let [whiskers, markers] = ["", ""];
     eachRow(layer, ["x", "y", "low", "high"], (row, x, y, low, high) => {
       const [px, from, to] = [plot.area.px(x), plot.area.py(low), plot.area.py(high)];
-      whiskers += `M${round(px)} ${round(from)}V${round(to)}M${round(px - 4)} ${round(from)}h8M${round(px - 4)} ${round(to)}h8`;
+      whiskers += `M${round(px)} ${round(from)}V${round(to)}`;
+      for (const end of [from, to]) whiskers += `M${round(px - 4)} ${round(end)}h8`;
       markers += markerPath(markerOf(layer), px, plot.area.py(y), 4);
     });
     add(group, "path", { class: "whiskers", d: whiskers });
@@ -102,7 +103,8 @@ const DRAW = {
     const { px, py } = plot.area;
     eachRow(layer, ["x0", "x1", "y0", "y1", "value"], (row, x0, x1, y0, y1, value) => {
       const [left, top] = [px(x0), py(y1)];
-      paths[cellLevel(value)] += `M${round(left)} ${round(top)}h${round(px(x1) - left)}v${round(py(y0) - top)}h${round(left - px(x1))}z`;
+      paths[cellLevel(value)] +=
+        `M${round(left)} ${round(top)}h${round(px(x1) - left)}v${round(py(y0) - top)}h${round(left - px(x1))}z`;
     });
     paths.forEach((path, level) => path && add(group, "path", { class: `cell h${level}`, d: path }));
   },
@@ -117,7 +119,10 @@ const DRAW = {
       shape[1] = `L${round(px - half * width)} ${py}${shape[1]}`;
       shapes.set(x, shape);
     });
-    add(group, "path", { class: "violin", d: [...shapes.values()].map(([right, left]) => `${right}${left}Z`).join("") });
+    add(group, "path", {
+      class: "violin",
+      d: [...shapes.values()].map(([right, left]) => `${right}${left}Z`).join(""),
+    });
   },
 
   rule(group, plot, layer, place) {
@@ -143,14 +148,22 @@ function markerPath(kind, x, y, r) {
   const [px, py] = [round(x), round(y)];
   const d = round(r * 1.25);
   switch (kind) {
-    case 0: return `M${px} ${py}h0`;
-    case 1: return `M${round(x - r * 0.9)} ${round(y - r * 0.9)}h${round(r * 1.8)}v${round(r * 1.8)}h${round(-r * 1.8)}z`;
-    case 2: return `M${px} ${round(y - d)}l${d} ${round(2 * r)}h${-2 * d}z`;
-    case 3: return `M${px} ${round(y - d)}l${d} ${d}l${-d} ${d}l${-d} ${-d}z`;
-    case 4: return `M${px} ${round(y + d)}l${d} ${round(-2 * r)}h${-2 * d}z`;
-    case 5: return `M${round(x - d)} ${py}h${2 * d}M${px} ${round(y - d)}v${2 * d}`;
-    case 6: return `M${round(x - r)} ${round(y - r)}l${2 * r} ${2 * r}M${round(x - r)} ${round(y + r)}l${2 * r} ${-2 * r}`;
-    default: return `M${round(x - r)} ${py}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`;
+    case 0:
+      return `M${px} ${py}h0`;
+    case 1:
+      return `M${round(x - r * 0.9)} ${round(y - r * 0.9)}h${round(r * 1.8)}v${round(r * 1.8)}h${round(-r * 1.8)}z`;
+    case 2:
+      return `M${px} ${round(y - d)}l${d} ${round(2 * r)}h${-2 * d}z`;
+    case 3:
+      return `M${px} ${round(y - d)}l${d} ${d}l${-d} ${d}l${-d} ${-d}z`;
+    case 4:
+      return `M${px} ${round(y + d)}l${d} ${round(-2 * r)}h${-2 * d}z`;
+    case 5:
+      return `M${round(x - d)} ${py}h${2 * d}M${px} ${round(y - d)}v${2 * d}`;
+    case 6:
+      return `M${round(x - r)} ${round(y - r)}l${2 * r} ${2 * r}M${round(x - r)} ${round(y + r)}l${2 * r} ${-2 * r}`;
+    default:
+      return `M${round(x - r)} ${py}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`;
   }
 }
 
@@ -170,10 +183,12 @@ function drawLegend(plot) {
     const key = `${layer.label} ${layer.colour}`;
     items.set(key, [...(items.get(key) ?? []), layer]);
   }
-  plot.legend.replaceChildren(...[...items.values()].map((layers) => {
-    const key = legendKey([...plot.layers.filter((layer) => goesWith(layer, layers[0])), ...layers], rules);
-    return make("li", {}, key, make("span", {}, ...typeset(layers[0].label)));
-  }));
+  plot.legend.replaceChildren(
+    ...[...items.values()].map((layers) => {
+      const key = legendKey([...plot.layers.filter((layer) => goesWith(layer, layers[0])), ...layers], rules);
+      return make("li", {}, key, make("span", {}, ...typeset(layers[0].label)));
+    }),
+  );
   if (plot.figure.colour && plot.layers.some((layer) => layer.kind === "cells")) plot.legend.append(colourScale(plot));
   plot.legend.hidden = !plot.legend.childElementCount;
 }
@@ -181,7 +196,13 @@ function drawLegend(plot) {
 /** Whether a layer without a label is part of a series that has one: the line through its dots, or its whiskers. */
 function goesWith(layer, series) {
   const kinds = ["line", "points", "interval"];
-  return !layer.label && layer.colour === series.colour && layer.kind !== series.kind && kinds.includes(layer.kind) && kinds.includes(series.kind);
+  return (
+    !layer.label &&
+    layer.colour === series.colour &&
+    layer.kind !== series.kind &&
+    kinds.includes(layer.kind) &&
+    kinds.includes(series.kind)
+  );
 }
 
 /** A small picture of how a series is drawn. */
@@ -193,9 +214,14 @@ function legendKey(layers, rules) {
     const kind = markerOf(layer);
     if (layer.kind === "line" || layer.kind === "step") {
       add(group, "path", { class: "line", d: "M0 7H28", "stroke-dasharray": dashOf(layer) });
-      if (layer.colour !== null && layer.colour >= COLOURS) add(group, "path", { class: "marker", d: markerPath(Math.floor(layer.colour / COLOURS), 14, 7, 4) });
+      if (layer.colour !== null && layer.colour >= COLOURS)
+        add(group, "path", { class: "marker", d: markerPath(Math.floor(layer.colour / COLOURS), 14, 7, 4) });
     } else if (layer.kind === "rule") {
-      add(group, "path", { class: "rule", d: "M0 7H28", "stroke-dasharray": RULES[rules.indexOf(layer) % RULES.length] });
+      add(group, "path", {
+        class: "rule",
+        d: "M0 7H28",
+        "stroke-dasharray": RULES[rules.indexOf(layer) % RULES.length],
+      });
     } else if (layer.kind === "points" || layer.kind === "interval") {
       if (layer.kind === "interval") add(group, "path", { class: "whiskers", d: "M14 1V13M11 1h6M11 13h6" });
       drawMarkers(group, kind, markerPath(kind, 14, 7, 4), 4, "");
@@ -218,5 +244,10 @@ function colourScale(plot) {
     label.style.left = `${100 * tick.at}%`;
     ticks.append(label);
   }
-  return make("li", { class: "colour-scale" }, make("span", {}, ...typeset(axis.label)), make("div", { class: "scale" }, swatches, ticks));
+  return make(
+    "li",
+    { class: "colour-scale" },
+    make("span", {}, ...typeset(axis.label)),
+    make("div", { class: "scale" }, swatches, ticks),
+  );
 }

@@ -13,7 +13,16 @@ function drawFigures(figures, runs) {
     const figure = figures[element.dataset.figure];
     const canvas = element.querySelector(".canvas");
     if (!figure || !canvas) continue;
-    const plot = { figure, layersNow: () => figure.layers, before: [], element, canvas, width: 0, drawn: false, waiting: false };
+    const plot = {
+      figure,
+      layersNow: () => figure.layers,
+      before: [],
+      element,
+      canvas,
+      width: 0,
+      drawn: false,
+      waiting: false,
+    };
     canvas.style.minHeight = `${heightOf(canvas.clientWidth) + 2 * LINE}px`;
     if (figure.name === "prompts" && runs.length) choosePrompts(plot, runs);
     plots.set(canvas, plot);
@@ -24,14 +33,17 @@ function drawFigures(figures, runs) {
       if (Math.abs(target.clientWidth - plot.width) >= 1) drawSoon(plot);
     }
   });
-  const near = new IntersectionObserver((entries) => {
-    for (const { target, isIntersecting } of entries) {
-      if (!isIntersecting) continue;
-      near.unobserve(target);
-      resized.observe(target);
-      drawSoon(plots.get(target));
-    }
-  }, { rootMargin: BEFORE });
+  const near = new IntersectionObserver(
+    (entries) => {
+      for (const { target, isIntersecting } of entries) {
+        if (!isIntersecting) continue;
+        near.unobserve(target);
+        resized.observe(target);
+        drawSoon(plots.get(target));
+      }
+    },
+    { rootMargin: BEFORE },
+  );
   for (const canvas of plots.keys()) near.observe(canvas);
   window.addEventListener("beforeprint", () => {
     for (const plot of plots.values()) if (!plot.drawn) draw(plot);
@@ -107,7 +119,7 @@ function prepare(plot) {
     tabindex: 0,
     role: "application",
     "aria-roledescription": "plot",
-    "aria-label": `${plain(figure.title)}. Arrow keys move through its values, Escape hides them; the table below has them all.`,
+    "aria-label": `${plain(figure.title)}. Arrow keys move through its values; the table below has them all.`,
   });
   plot.tip = make("div", { class: "tip", hidden: "" });
   plot.legend = make("ul", { class: "plot-legend" });
@@ -152,7 +164,19 @@ function layout(plot, width, height) {
   const deep = Math.max(1, ...xTicks.map((tick) => tick.lines.length));
   const bottom = height - deep * LINE - 10 - below.length * (LINE + 2);
   return {
-    width, height, left, right, top, bottom, x, y, xTicks, yTicks, above, below, deep,
+    width,
+    height,
+    left,
+    right,
+    top,
+    bottom,
+    x,
+    y,
+    xTicks,
+    yTicks,
+    above,
+    below,
+    deep,
     px: (value) => left + x.at(value) * (right - left),
     py: (value) => bottom - y.at(value) * (bottom - top),
   };
@@ -162,12 +186,19 @@ function drawAxes(plot) {
   const { svg, measure } = plot;
   const { left, right, top, bottom, width, xTicks, yTicks, above, below, deep, x, y } = plot.area;
   let grid = "";
-  for (const tick of yTicks) if (y.scale !== "category") grid += `M${left} ${round(bottom - tick.at * (bottom - top))}H${right}`;
-  for (const tick of xTicks) if (x.scale !== "category") grid += `M${round(left + tick.at * (right - left))} ${top}V${bottom}`;
+  for (const tick of yTicks)
+    if (y.scale !== "category") grid += `M${left} ${round(bottom - tick.at * (bottom - top))}H${right}`;
+  for (const tick of xTicks)
+    if (x.scale !== "category") grid += `M${round(left + tick.at * (right - left))} ${top}V${bottom}`;
   add(svg, "path", { class: "gridline", d: grid });
   add(svg, "path", { class: "frame", d: `M${left} ${top}V${bottom}H${right}` });
   for (const tick of yTicks) {
-    const text = add(svg, "text", { class: "tick", x: left - 8, y: round(bottom - tick.at * (bottom - top) + 4.5), "text-anchor": "end" });
+    const text = add(svg, "text", {
+      class: "tick",
+      x: left - 8,
+      y: round(bottom - tick.at * (bottom - top) + 4.5),
+      "text-anchor": "end",
+    });
     text.textContent = tick.lines.join(" ");
   }
   for (const tick of xTicks) {
@@ -175,7 +206,12 @@ function drawAxes(plot) {
     tick.lines.forEach((line, i) => {
       const half = measure(line) / 2; // a label at the end of the axis stays inside the picture
       const at = Math.max(half, Math.min(width - half, middle));
-      add(svg, "text", { class: "tick", x: round(at), y: bottom + 3 + LINE * (i + 1), "text-anchor": "middle" }).textContent = line;
+      add(svg, "text", {
+        class: "tick",
+        x: round(at),
+        y: bottom + 3 + LINE * (i + 1),
+        "text-anchor": "middle",
+      }).textContent = line;
     });
   }
   above.forEach((line, i) => svgText(svg, line, { class: "axis-label", x: 0, y: 13 + LINE * i }));
@@ -183,7 +219,12 @@ function drawAxes(plot) {
   below.forEach((line, i) => {
     const half = measure(line) / 2;
     const at = Math.max(half, Math.min(width - half, middle));
-    svgText(svg, line, { class: "axis-label", x: round(at), y: bottom + 8 + deep * LINE + (LINE + 1) * (i + 1), "text-anchor": "middle" });
+    svgText(svg, line, {
+      class: "axis-label",
+      x: round(at),
+      y: bottom + 8 + deep * LINE + (LINE + 1) * (i + 1),
+      "text-anchor": "middle",
+    });
   });
 }
 
@@ -191,16 +232,18 @@ function drawAxes(plot) {
 function svgText(parent, text, attributes) {
   const element = add(parent, "text", attributes);
   let lowered = false;
-  plain(text).split(P_Z).forEach((part, place) => {
-    if (place) {
-      add(element, "tspan", { "font-style": "italic", ...(lowered ? { dy: -3 } : {}) }).textContent = "p";
-      add(element, "tspan", { class: "subscript", dy: 3 }).textContent = "z";
-      lowered = true;
-    }
-    if (!part) return;
-    add(element, "tspan", lowered ? { dy: -3 } : {}).textContent = part;
-    lowered = false;
-  });
+  plain(text)
+    .split(P_Z)
+    .forEach((part, place) => {
+      if (place) {
+        add(element, "tspan", { "font-style": "italic", ...(lowered ? { dy: -3 } : {}) }).textContent = "p";
+        add(element, "tspan", { class: "subscript", dy: 3 }).textContent = "z";
+        lowered = true;
+      }
+      if (!part) return;
+      add(element, "tspan", lowered ? { dy: -3 } : {}).textContent = part;
+      lowered = false;
+    });
   return element;
 }
 

@@ -10,16 +10,23 @@ function targetsOf(plot) {
   const { px, py } = plot.area;
   const found = [];
   const taken = new Map();
-  const order = plot.layers.map((layer, index) => ({ layer, index })).filter(({ layer }) => PREFERRED.includes(layer.kind));
-  const rank = ({ layer }) => PREFERRED.indexOf(layer.kind) - (layer.live ? PREFERRED.length : 0); // chosen curves first
+  const order = plot.layers
+    .map((layer, index) => ({ layer, index }))
+    .filter(({ layer }) => PREFERRED.includes(layer.kind));
+  // A curve of a chosen p comes first.
+  const rank = ({ layer }) => PREFERRED.indexOf(layer.kind) - (layer.live ? PREFERRED.length : 0);
   order.sort((a, b) => rank(a) - rank(b));
   for (const { layer, index } of order) {
     const own = [];
-    const columns = { bars: ["x0", "x1", "y"], cells: ["x0", "x1", "y0", "y1"], band: ["x", "low", "high"] }[layer.kind] ?? ["x", "y"];
+    const columns = { bars: ["x0", "x1", "y"], cells: ["x0", "x1", "y0", "y1"], band: ["x", "low", "high"] }[
+      layer.kind
+    ] ?? ["x", "y"];
     eachRow(layer, columns, (row, a, b, c, d) => {
       const target = { layer, index, row };
-      if (layer.kind === "bars") Object.assign(target, { x: (px(a) + px(b)) / 2, y: py(c), box: [px(a), py(c), px(b), plot.area.bottom] });
-      else if (layer.kind === "cells") Object.assign(target, { x: (px(a) + px(b)) / 2, y: (py(c) + py(d)) / 2, box: [px(a), py(d), px(b), py(c)] });
+      if (layer.kind === "bars")
+        Object.assign(target, { x: (px(a) + px(b)) / 2, y: py(c), box: [px(a), py(c), px(b), plot.area.bottom] });
+      else if (layer.kind === "cells")
+        Object.assign(target, { x: (px(a) + px(b)) / 2, y: (py(c) + py(d)) / 2, box: [px(a), py(d), px(b), py(c)] });
       else Object.assign(target, { x: px(a), y: py(layer.kind === "band" ? c : b) });
       const place = `${seriesClass(layer)} ${Math.round(target.x)} ${Math.round(target.y)}`;
       const other = taken.get(place);
@@ -30,7 +37,9 @@ function targetsOf(plot) {
     own.sort((a, b) => a.x - b.x || b.y - a.y);
     found.push(...own);
   }
-  found.forEach((target, place) => { target.place = place; });
+  found.forEach((target, place) => {
+    target.place = place;
+  });
   return found;
 }
 
@@ -57,7 +66,10 @@ function listen(plot) {
   const look = () => {
     const { left, right, top, bottom } = plot.area;
     const box = svg.getBoundingClientRect();
-    const [x, y] = [((asked.clientX - box.left) * plot.width) / box.width, ((asked.clientY - box.top) * plot.width) / box.width];
+    const [x, y] = [
+      ((asked.clientX - box.left) * plot.width) / box.width,
+      ((asked.clientY - box.top) * plot.width) / box.width,
+    ];
     asked = null;
     const inside = x > left - 10 && x < right + 10 && y > top - 10 && y < bottom + 10;
     const target = inside ? nearest(plot, x, y) : null;
@@ -158,12 +170,22 @@ function tipLines(plot, target) {
   const line = (name, ...content) => lines.push(make("p", {}, ...(name ? [...typeset(name), ": "] : []), ...content));
   const range = (axis, low, high) => [number(axis, low), " to ", number(axis, high)];
   if (layer.kind === "bars" || layer.kind === "cells") {
-    line(x.label, ...(x.scale === "category" ? [categoryName(x, (layer.data.x0[row] + layer.data.x1[row]) / 2)] : range(x, "x0", "x1")));
+    line(
+      x.label,
+      ...(x.scale === "category"
+        ? [categoryName(x, (layer.data.x0[row] + layer.data.x1[row]) / 2)]
+        : range(x, "x0", "x1")),
+    );
   } else {
     line(x.label, number(x, "x"));
   }
   if (layer.kind === "cells") {
-    line(y.label, ...(y.scale === "category" ? [categoryName(y, (layer.data.y0[row] + layer.data.y1[row]) / 2)] : range(y, "y0", "y1")));
+    line(
+      y.label,
+      ...(y.scale === "category"
+        ? [categoryName(y, (layer.data.y0[row] + layer.data.y1[row]) / 2)]
+        : range(y, "y0", "y1")),
+    );
     if (plot.figure.colour) line(plot.figure.colour.label, number(scaled(plot.figure.colour, []), "value"));
   } else if (layer.kind === "band") {
     line(y.label, ...range(y, "low", "high"));
@@ -184,9 +206,12 @@ function tipNumber(plot, { layer, row }, axis, column) {
   if (axis.scale === "category") return categoryName(axis, stored);
   const place = (axis.marks ?? []).findIndex(([value]) => Math.abs(value - stored) <= 1e-9 * Math.abs(value));
   const side = column.startsWith("x") ? "x" : "y";
-  if (place >= 0) return keyed("bdi", `figures/${plot.figure.name}/${side}/marks/${place}/1`, "text", axis.marks[place][1]);
+  if (place >= 0)
+    return keyed("bdi", `figures/${plot.figure.name}/${side}/marks/${place}/1`, "text", axis.marks[place][1]);
   const isColour = column === "value"; // a place on the scale of colours, shown as what it stands for
   const [text, how] = valueText(axis, isColour ? axis.back(stored) : stored);
-  const key = layer.keyOf ? layer.keyOf(column, row) : `figures/${plot.figure.name}/layers/${plot.figure.layers.indexOf(layer)}/${column}/${row}`;
+  const key = layer.keyOf
+    ? layer.keyOf(column, row)
+    : `figures/${plot.figure.name}/layers/${plot.figure.layers.indexOf(layer)}/${column}/${row}`;
   return key === null ? text : keyed("data", key, isColour ? "colour" : how, text, stored);
 }

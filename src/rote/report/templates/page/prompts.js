@@ -4,7 +4,9 @@ const LEAST_P = 0.01;
 const MOST_P = 0.999999;
 const FIRST_P = 0.5; // the p of the curves that a figure of several runs comes with
 const PER_DECADE = 20;
-const GENERATIONS = [...new Set(Array.from({ length: 7 * PER_DECADE + 1 }, (_, i) => Math.round(10 ** (i / PER_DECADE))))];
+const GENERATIONS = [
+  ...new Set(Array.from({ length: 7 * PER_DECADE + 1 }, (_, i) => Math.round(10 ** (i / PER_DECADE)))),
+];
 
 const sortedBounds = new WeakMap();
 
@@ -14,7 +16,9 @@ const sortedBounds = new WeakMap();
  */
 function ascendingBounds(run) {
   if (!sortedBounds.has(run)) {
-    const own = run.flags.some((flags) => flags & 16) ? (values) => values.filter((_, row) => !(run.flags[row] & 16)) : (values) => values;
+    const own = run.flags.some((flags) => flags & 16)
+      ? (values) => values.filter((_, row) => !(run.flags[row] & 16))
+      : (values) => values;
     const upper = own(Float64Array.from(run.log_prob)).sort();
     const stopped = run.flags.some((flags) => flags & 2);
     const bounds = () => own(run.log_prob.map((value, row) => (run.flags[row] & 2 ? -Infinity : value)));
@@ -34,7 +38,7 @@ function reaching(ascending, n, p) {
   return ascending.length - low;
 }
 
-/** The share of a run's rows at (n, p): `low` takes stopped rows as never extracted, `high` as likely as their bounds. */
+/** The share of a run's rows at (n, p): `low` takes stopped rows as never coming, `high` as likely as their bounds. */
 function sharesAt(run, n, p) {
   const { lower, upper } = ascendingBounds(run);
   return { low: reaching(lower, n, p) / lower.length, high: reaching(upper, n, p) / upper.length };
@@ -46,8 +50,13 @@ function curveOf(run, p, label, colour) {
   const isOpen = (place) => place >= 0 && place < found.length && found[place].low !== found[place].high;
   const band = found.filter((_, i) => isOpen(i - 1) || isOpen(i) || isOpen(i + 1)); // up to where it joins the line
   const layer = (kind, rows, data) => ({
-    kind, label, colour, live: true, data: { x: rows.map(({ n }) => n), ...data },
-    keyOf: (column, row) => column === "x" ? null : `np/${run.key}/${rows[row].n}/${p}${column === "high" ? "/upper" : ""}`,
+    kind,
+    label,
+    colour,
+    live: true,
+    data: { x: rows.map(({ n }) => n), ...data },
+    keyOf: (column, row) =>
+      column === "x" ? null : `np/${run.key}/${rows[row].n}/${p}${column === "high" ? "/upper" : ""}`,
   });
   const line = layer("line", found, { y: found.map(({ low, high }) => (low === high ? low : null)) });
   if (!band.length) return [line];
@@ -66,10 +75,12 @@ function logOddsOf(p) {
   return Math.log(p / (1 - p));
 }
 
-/** Puts the slider above the plot. One run keeps the curves for fixed p beside its own; of several each has one curve. */
+/** Puts the slider above the plot. One run keeps its curves for fixed p beside the chosen one; several have one each. */
 function choosePrompts(plot, runs) {
   const last = GENERATIONS[GENERATIONS.length - 1];
-  const given = plot.figure.layers.map((layer) => (layer.kind === "rule" ? { ...layer, data: { ...layer.data, x1: [last] } } : layer));
+  const given = plot.figure.layers.map((layer) =>
+    layer.kind === "rule" ? { ...layer, data: { ...layer.data, x1: [last] } } : layer,
+  );
   const names = given.filter((layer) => layer.kind === "line").map((layer) => layer.label);
   let p = FIRST_P;
   plot.x = { ...plot.figure.x, limits: [1, last] };
@@ -77,7 +88,10 @@ function choosePrompts(plot, runs) {
   plot.layersNow = () => {
     if (runs.length > 1) {
       const curves = runs.flatMap((run, i) => curveOf(run, p, names[i] ?? run.name, i));
-      return [...given.filter((layer) => layer.kind === "rule" || (layer.kind === "interval" && p === FIRST_P)), ...curves];
+      return [
+        ...given.filter((layer) => layer.kind === "rule" || (layer.kind === "interval" && p === FIRST_P)),
+        ...curves,
+      ];
     }
     const label = `p = ${show.threshold(p)}`;
     // The chosen curve stands in for the given one at the same p.
@@ -88,7 +102,8 @@ function choosePrompts(plot, runs) {
   const choose = (chosen) => {
     p = chosen;
     note.hidden = runs.length === 1 || p === FIRST_P;
-    note.textContent = `Drawn for p = ${show.threshold(p)}, as chosen; what follows is said of ${show.threshold(FIRST_P)}.`;
+    const [drawn, first] = [show.threshold(p), show.threshold(FIRST_P)];
+    note.textContent = `Drawn for p = ${drawn}, as chosen; what follows is said of ${first}.`;
     if (plot.drawn) drawSoon(plot);
   };
   plot.element.insertBefore(slider(choose), plot.canvas);
@@ -97,7 +112,13 @@ function choosePrompts(plot, runs) {
 
 /** A slider for p and a field for an exact one. With step "any" an arrow key moves a slider by a hundredth. */
 function slider(choose) {
-  const range = make("input", { type: "range", min: logOddsOf(LEAST_P), max: logOddsOf(MOST_P), step: "any", id: "prompts-p" });
+  const range = make("input", {
+    type: "range",
+    min: logOddsOf(LEAST_P),
+    max: logOddsOf(MOST_P),
+    step: "any",
+    id: "prompts-p",
+  });
   const exact = make("input", { type: "number", min: LEAST_P, max: MOST_P, step: "any", inputmode: "decimal" });
   const output = make("output", { for: "prompts-p" });
   const settle = (p) => {
@@ -119,7 +140,9 @@ function slider(choose) {
   exact.value = FIRST_P;
   range.value = logOddsOf(FIRST_P);
   settle(FIRST_P);
-  return make("div", { class: "plot-tools noprint" },
+  return make(
+    "div",
+    { class: "plot-tools noprint" },
     make("label", {}, make("span", {}, "Probability of coming at least once"), range),
     output,
     make("label", {}, make("span", {}, "or exactly"), exact),

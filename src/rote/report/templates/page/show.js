@@ -140,7 +140,11 @@ const show = {
   /** A number of prompts: `1.03`, `1,400`, `2.1 million`, `4.2e+31`. */
   prompts(number) {
     if (number >= 999.5e12) return show.scientific(Math.log(number));
-    for (const [size, name] of [[1e12, "trillion"], [1e9, "billion"], [1e6, "million"]]) {
+    for (const [size, name] of [
+      [1e12, "trillion"],
+      [1e9, "billion"],
+      [1e6, "million"],
+    ]) {
       if (number >= 0.9995 * size) return `${general(number / size, 3)} ${name}`;
     }
     return number < 9.95 && !Number.isInteger(number) ? fixed(number, 2) : grouped(fixed(number, 0));
@@ -214,7 +218,8 @@ function make(tag, attributes = {}, ...content) {
 }
 
 // What keys.py puts around a number in a sentence: where it comes from, what is shown of it, itself, how it is printed.
-const MARKED = /\ufdd0([^\ufdd0-\ufdd2]*)\ufdd1([^\ufdd0-\ufdd2]*)\ufdd1([^\ufdd0-\ufdd2]*)\ufdd1([^\ufdd0-\ufdd2]*)\ufdd2/g;
+const MARKED =
+  /\ufdd0([^\ufdd0-\ufdd2]*)\ufdd1([^\ufdd0-\ufdd2]*)\ufdd1([^\ufdd0-\ufdd2]*)\ufdd1([^\ufdd0-\ufdd2]*)\ufdd2/g;
 const P_Z = /(?<![\w/.-])p_z(?![\w/-]|\.\w)/g;
 
 /** A sentence without its marks. */
@@ -222,7 +227,7 @@ function plain(text) {
   return text.replace(MARKED, "$4");
 }
 
-/** A sentence of the report as nodes: numbers with their keys, p_z with its subscript, no line break in `τ = 0.001`. */
+/** A sentence as nodes: numbers with their keys, p_z with its subscript, no line break in `τ = 0.001`. */
 function typeset(text) {
   const nodes = [];
   let end = 0;
@@ -238,9 +243,12 @@ function typeset(text) {
 
 function words(text) {
   const nodes = [];
-  text.replace(/(^|\s|\()([τpn]) ([=≥]) (?=\d)/g, "$1$2\u00a0$3\u00a0").split(P_Z).forEach((part, place) => {
-    if (place) nodes.push(make("i", {}, "p"), make("sub", {}, "z"));
-    if (part) nodes.push(part);
-  });
+  text
+    .replace(/(^|\s|\()([τpn]) ([=≥]) (?=\d)/g, "$1$2\u00a0$3\u00a0")
+    .split(P_Z)
+    .forEach((part, place) => {
+      if (place) nodes.push(make("i", {}, "p"), make("sub", {}, "z"));
+      if (part) nodes.push(part);
+    });
   return nodes;
 }

@@ -35,7 +35,8 @@ function columnValues(rows, column) {
   const cells = rows.map(({ row }) => row.cells[column]);
   const numbers = cells.map(numberOf);
   const texts = cells.map((cell) => cell.textContent.trim());
-  const numeric = numbers.some((value) => value !== null) && numbers.every((value, i) => value !== null || isBlank(texts[i]));
+  const numeric =
+    numbers.some((value) => value !== null) && numbers.every((value, i) => value !== null || isBlank(texts[i]));
   return { numeric, of: new Map(rows.map((row, i) => [row, numeric ? numbers[i] : texts[i]])) };
 }
 
@@ -52,7 +53,7 @@ function sortRows(body, rows, { numeric, of }, order) {
   body.append(...sorted.map(({ row }) => row));
 }
 
-/** The number that a cell shows: `data-sort`, the value of a <data> in it, or what its text begins with; null if none. */
+/** The number that a cell shows: `data-sort`, the value of its <data>, or what its text begins with; null if none. */
 function numberOf(cell) {
   const given = cell.dataset.sort ?? cell.querySelector("data")?.getAttribute("value");
   if (given) return Number(given);
@@ -70,7 +71,11 @@ function leadingNumber(text) {
 function probabilityIn(cell) {
   const value = numberOf(cell);
   const data = cell.querySelector("data");
-  const isLog = value !== null && cell.dataset.sort === undefined && data?.getAttribute("value") && data.dataset.as === "probability";
+  const isLog =
+    value !== null &&
+    cell.dataset.sort === undefined &&
+    data?.getAttribute("value") &&
+    data.dataset.as === "probability";
   return isLog ? Math.exp(value) : value;
 }
 
@@ -78,7 +83,11 @@ function probabilityIn(cell) {
 function addFilter(table, heads, rows) {
   const search = make("input", { type: "search" });
   const output = make("output", {});
-  const tools = make("div", { class: "table-tools noprint" }, make("label", {}, make("span", {}, table.dataset.filter || "Find"), search));
+  const tools = make(
+    "div",
+    { class: "table-tools noprint" },
+    make("label", {}, make("span", {}, table.dataset.filter || "Find"), search),
+  );
   const head = heads.find((one) => one.dataset.minimum !== undefined);
   let least = null;
   if (head) {
@@ -93,7 +102,8 @@ function addFilter(table, heads, rows) {
     const minimum = least && !Number.isNaN(least.valueAsNumber) ? least.valueAsNumber : null;
     let left = 0;
     for (const one of rows) {
-      const shown = one.text.includes(wanted) && (minimum === null || (one.probability !== null && one.probability >= minimum));
+      const shown =
+        one.text.includes(wanted) && (minimum === null || (one.probability !== null && one.probability >= minimum));
       if (shown !== one.shown) one.row.hidden = !shown;
       one.shown = shown;
       left += shown;
