@@ -544,6 +544,27 @@ def test_a_hundred_thousand_windows_take_seconds_and_stay_small() -> None:
     assert "".join(Outline(html).text["block"]) == text
 
 
+def test_long_lists_say_what_they_leave_out() -> None:
+    text = "x" * 20_000
+    scanned = page(table([math.log(0.9)] * 320, spans=windows(320, width=20, stride=40)), text=text)
+    assert "The 300 longest. Runs of characters" in words(scanned)
+    assert scanned.count(' data-go="') == 300
+    assert 'value="300" data-key="spots/listed"' in scanned
+    scored = page(table([math.log(0.9)] * 3100), kind="score")
+    assert "The 300 likeliest of 3,100. Choose an example" in words(scored)
+    assert "the likeliest come first. 100 examples of 3,100 left out here; the table has all." in words(scored)
+    assert 'value="300" data-key="examples/listed"' in scored
+    assert 'value="100" data-key="reader/left_out"' in scored
+    assert scored.count(' data-go-row="') == 300 + 10
+    assert scored.count('<p class="block"') == 3000
+
+
+def test_the_table_to_download_is_described() -> None:
+    said = words(page(table([math.log(0.9)] * 3, spans=windows(3))))
+    assert f"A row for each of 3 windows under {TOP_K}: example_id, scheme, start, suffix_start, suffix_end" in said
+    assert "no room for it as Parquet" not in said
+
+
 def test_the_distribution_counts_every_window_from_a_ten_thousandth_on() -> None:
     probabilities = [1.0, 0.1, 0.0999, 0.001, 0.0001, 0.00009, 0.0]
     rows = pl.DataFrame(
