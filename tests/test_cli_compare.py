@@ -50,6 +50,29 @@ def test_compare_json_is_what_is_written(folders: Path, tmp_path: Path) -> None:
     assert stopped["both"] > 0 < stopped["neither"]
 
 
+def test_report_writes_a_comparison_anew(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folders)
+    first = rote_here("compare", "all", "hot", "--tau", "0.01", "--top", "1", "--out", tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    (tmp_path / "report.html").unlink()
+    again = rote_here("report", tmp_path)
+    assert (again.code, again.out, again.err) == (0, first.out, "")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert json.loads(rote_here("report", tmp_path, "--json").out) == json.loads(before["comparison.json"])
+    monkeypatch.chdir(tmp_path)
+    gone = rote_here("report", tmp_path)
+    assert (gone.code, gone.out) == (1, "")
+    assert "compares all, which is not there." in gone.err
+    monkeypatch.chdir(folders)
+    stored = json.loads(before["comparison.json"])
+    stored["runs"][0]["examples"] += 1
+    (tmp_path / "comparison.json").write_text(json.dumps(stored))
+    changed = rote_here("report", tmp_path)
+    assert changed.code == 1
+    assert "no longer those that were compared" in " ".join(changed.err.split())
+    assert (tmp_path / "report.html").read_bytes() == before["report.html"]
+
+
 def test_changes_of_rows_that_were_given_up_are_said_to_be_bounds() -> None:
     passage = {
         "log_prob": [-20.0, -0.1],

@@ -13,6 +13,7 @@ import pytest
 
 import rote
 from rote import GREEDY, Scheme
+from rote.report import show
 from rote.runs.sweep import sweep
 from tests.command import rote_here, rote_process
 from tests.runs.support import wait_for_shards
@@ -59,6 +60,46 @@ def test_a_sweep_s_folder_is_no_run_and_other_lengths_are_named(
         rote.Run.open(tmp_path)
     with pytest.raises(rote.RunError, match=r"sweep\.suffix: the folder has 6, this command 3"):
         sweep(examples, model, out=tmp_path, prefixes=[4], suffixes=[3])
+
+
+def test_the_report_is_written_and_written_anew(model: Any, examples: list[rote.Example], tmp_path: Path) -> None:
+    schemes = [Scheme(top_k=40), Scheme(3.0, None)]
+    found = sweep(
+        examples, model, out=tmp_path, name="<b>x</b>", schemes=schemes, prefixes=[4, 8], suffixes=[2, 6], tau=1e-9
+    )
+    page = tmp_path / "report.html"
+    first = page.read_bytes()
+    assert b"<b>x</b>" not in first
+    page.unlink()
+    done = rote_here("report", tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert page.read_bytes() == first
+    whole = [p for p in found["points"] if p["prefix"] == 8 and p["suffix"] == 6]
+    rates = [show.rate(p["rates"]["rate_at_tau"]) for p in whole]
+    assert done.out.startswith(
+        f"{rates[0]} of {len(examples)} examples of <b>x</b> can be extracted at τ = 1e-09, "
+        "with prompts of 8 tokens and suffixes of 6 tokens."
+    )
+    printed = " ".join(done.out.split())
+    for point in found["points"]:
+        assert show.rate(point["rates"]["rate_at_tau"]) in printed
+    assert "prompt of 8 tokens, suffix of 6" in printed
+    assert f"report {page}" in printed
+    assert json.loads(rote_here("report", tmp_path, "--json").out) == found
+
+
+def test_a_report_needs_all_runs_of_the_sweep(model: Any, examples: list[rote.Example], tmp_path: Path) -> None:
+    sweep(examples, model, out=tmp_path, prefixes=[4, 8])
+    (tmp_path / "prefix-4").rename(tmp_path / "elsewhere")
+    done = rote_here("report", tmp_path)
+    assert (done.code, done.out) == (1, "")
+    assert "prefix-4, a run of this sweep, is not there. Run the command that made it again." in " ".join(
+        done.err.split()
+    )
+    (tmp_path / "sweep.json").write_text("{")
+    done = rote_here("report", tmp_path)
+    assert done.code == 1
+    assert done.err.startswith("error: cannot read ")
 
 
 def test_lengths_that_examples_do_not_have_are_refused(

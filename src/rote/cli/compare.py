@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,6 +12,9 @@ from rich.markup import escape
 
 from rote.cli.options import Debug
 from rote.cli.screen import app, messages
+
+if TYPE_CHECKING:
+    from rote.runs.compare import Comparison
 
 
 @app.command(epilog="Example: rote compare runs/book-small runs/book-large --out runs/small-and-large")
@@ -38,16 +41,24 @@ def compare(
 ) -> None:
     """What does one model give back that another does not? Compares runs over the same passages."""
     with messages.status("comparing"):
-        from rote.report.comparison import comparison_lines
         from rote.runs.compare import compare as compare_runs
 
         found = compare_runs(folders, tau=tau, top=top)
-        page = found.write(out) if out is not None else None
+        if out is not None:
+            found.write(out)
+    print_comparison(found, out, as_json)
+
+
+def print_comparison(found: Comparison, folder: Path | None, as_json: bool) -> None:
+    """`folder`: where it was written, if anywhere."""
     if as_json:
         print(json.dumps(found.result, indent=1, ensure_ascii=False, allow_nan=False))
         return
+    from rote.report.comparison import comparison_lines
+
     console = Console(highlight=False)
     for line in comparison_lines(found.result):
         console.print(escape(line), soft_wrap=True)
-    if page is not None:
-        console.print(f"\nreport   {page}\ntable    {page.with_name('differences.parquet')}, and .csv", soft_wrap=True)
+    if folder is not None:
+        tables = f"{folder / 'differences.parquet'}, and .csv"
+        console.print(f"\nreport   {folder / 'report.html'}\ntable    {tables}", soft_wrap=True, markup=False)

@@ -25,14 +25,24 @@ if TYPE_CHECKING:
 
 @app.command(epilog="Example: rote report runs/alice-bundled")
 def report(
-    folder: Annotated[Path, typer.Argument(help="A finished run folder.")],
+    folder: Annotated[Path, typer.Argument(help="The folder of a finished run, reconstruction, sweep or comparison.")],
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write report.html anew from a run folder, and print its summary and its tables."""
+    """Write report.html anew from a finished folder, and print its summary and its tables."""
+    from rote.runs.compare import is_comparison, report_comparison
     from rote.runs.reconstruct import Reconstruction, is_reconstruction
     from rote.runs.store import Run
+    from rote.runs.sweep import is_sweep, report_sweep
 
+    if is_sweep(folder):
+        sweep.print_sweep(report_sweep(folder), folder, as_json)
+        return
+    if is_comparison(folder):
+        with messages.status("comparing"):
+            found = report_comparison(folder)
+        compare.print_comparison(found, folder, as_json)
+        return
     if is_reconstruction(folder):
         written = Reconstruction.open(folder)
         written.report()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from rote.cli.options import (
@@ -102,10 +103,7 @@ def sweep(
             given, loaded, out=folder, name=source.name, schemes=schemes or [Scheme()], prefixes=prefixes,
             suffixes=suffixes, tau=tau, batch_size=as_batch_size(batch_size), progress=tell,
         )  # fmt: skip
-    if as_json:
-        print(json.dumps(found, indent=1, ensure_ascii=False))
-    else:
-        _print(found, folder)
+    print_sweep(found, folder, as_json)
 
 
 def _stored(folder: Path) -> str:
@@ -160,61 +158,22 @@ def _numbers(option: str, text: str | None) -> list[int] | None:
     return [int(part) for part in parts]
 
 
-def _table(*columns: str) -> Table:
-    table = Table(*columns, box=SIMPLE_HEAD, title_justify="left", caption_justify="left", pad_edge=False)
-    table.columns[0].min_width = 15  # `temperature=0.5` in one piece
-    return table
-
-
-def _print(found: Mapping[str, Any], folder: Path) -> None:
-    from rote.report import show
-    from rote.report.show import bos as bos_words
+def print_sweep(found: Mapping[str, Any], folder: Path, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(found, indent=1, ensure_ascii=False))
+        return
+    from rote.report.sweep import facts, headline, lede, sweep_tables
 
     out = Console(highlight=False)
-    for table in sweep_tables(found):
+    for line in (headline(found), *lede(found), ""):
+        out.print(line, soft_wrap=True, markup=False)
+    for each in sweep_tables(found):
+        table = Table(*each.columns, box=SIMPLE_HEAD, title=each.title, title_justify="left", pad_edge=False)
+        table.columns[0].min_width = 15  # `temperature=0.5` in one piece
+        for row in each.rows:
+            table.add_row(*map(escape, row))
         out.print(table)
-        out.print()
-    model = found["model"]
-    for name, value in (
-        ("examples", show.count(found["examples"])),
-        ("model", f"{show.literal(model['name'])}, weights {model['fingerprint'][:16]}…"),
-        ("bos", bos_words(model["bos"], model.get("bos_token"))),
-        ("intervals", "95%, Wilson, taking the examples as a random sample; windows that overlap are not."),
-        ("table", str(folder / "sweep.json")),
-    ):
-        out.print(f"{name:<12}{value}", soft_wrap=True, markup=False)
-
-
-def sweep_tables(found: Mapping[str, Any]) -> list[Table]:
-    """By scheme at the longest prefix and suffix; and by length, under the first scheme."""
-    from rote.report import show
-
-    points, lengths = found["points"], found["lengths"]
-    full = {"prefix": lengths["prefix"][-1], "suffix": lengths["suffix"][-1]}
-    tau = f"{found['tau']:g}"
-    tables = []
-    whole = [p for p in points if all(p[key] == value for key, value in full.items())]
-    table = _table("scheme", f"rate at {tau}", "95% interval", "maximum", "in 100", "perplexity")
-    table.title = f"prompt of {full['prefix']} tokens, suffix of {full['suffix']}"
-    table.caption = (
-        f"Greedy rate {show.rate(whole[0]['rates']['greedy_rate'])}. In 100: the suffix comes at least once in 100 "
-        "generations with even odds. Perplexity: the median, and of how many it is finite."
-    )
-    for p in whole:
-        rates = p["rates"]
-        interval = "–".join(show.percent(end) for end in rates["rate_at_tau"]["interval"])
-        hundred = next(cell for cell in rates["np_table"] if cell["n"] == 100 and cell["p"] == 0.5)
-        maximum = show.rate(rates["maximum_rate"])
-        middle = p["perplexity"]["quartiles"]
-        perplexity = f"{middle[1]:.3g} of {show.count(p['perplexity']['finite'])}" if middle else "none finite"
-        table.add_row(p["scheme"], show.rate(rates["rate_at_tau"]), interval, maximum, show.rate(hundred), perplexity)
-    tables.append(table)
-    if len(lengths["prefix"]) + len(lengths["suffix"]) > 2:
-        grid = _table("prompt tokens", *(f"suffix of {length}" for length in lengths["suffix"]))
-        grid.title = f"rate at {tau}, and greedy, under {points[0]['scheme']}"
-        for prefix in lengths["prefix"]:
-            row = [p for p in points if p["prefix"] == prefix and p["scheme"] == points[0]["scheme"]]
-            cells = [f"{show.rate(p['rates']['rate_at_tau'])}, {show.rate(p['rates']['greedy_rate'])}" for p in row]
-            grid.add_row(show.count(prefix), *cells)
-        tables.append(grid)
-    return tables
+        out.print(f"{each.caption}\n" if each.caption else "", soft_wrap=True, markup=False)
+    for name, value in facts(found):
+        out.print(f"{name.lower():<12}{value}", soft_wrap=True, markup=False)
+    out.print(f"\nreport   {folder / 'report.html'}\ntable    {folder / 'sweep.json'}", soft_wrap=True, markup=False)

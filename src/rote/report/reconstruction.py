@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rote.analysis.similarity import NORMALISATION, Piece, Similarity
 from rote.report import show
-from rote.report.page import environment
+from rote.report.keys import derived, key_of, keyed, mark
+from rote.report.layout import render_page
+from rote.report.reader import text_blocks
+from rote.report.strip import LEVELS
+from rote.report.sweepfigures import reconstruction_figures
 
-SHOWN = 100  # differences on the page
+SHOWN = 100  # differences that the page lists
 CONTEXT = 10  # words on either side of one
-LONG = 80  # words of one side of a difference that are shown
-LEVELS = 12
+LONG = 80  # words of one side of a difference that are listed
+BLOCK = 1_200  # characters of a paragraph of the compared texts, or little more
+TEXT = 5_000_000  # characters of them that the page shows
 
 
 def headline(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     """The result in one sentence."""
     seed = f"a seed of {show.counted(summary['seed_tokens'], 'token')}"
     if (found := summary["similarity"]) is None:
-        return f"{show.counted(summary['tokens'] - summary['seed_tokens'], 'token')} were written on from {seed}."
-    name = show.literal(summary["truth"]["name"])
+        return f"{show.counted(_written(summary), 'token')} were written on from {seed}."
+    name = show.name(summary["truth"]["name"])
     if found["first_difference"] is None:
         return f"From {seed}, the model wrote {name} to its end, word for word."
     return (
         f"From {seed}, the model wrote {show.percent(found['matched_share'])} of the words of {name}"
         f"{' that follow it' if found['words_before'] else ''}, in their order."
     )
+
+
+def _written(summary: Mapping[str, Any]) -> int:
+    """Tokens that the model wrote."""
+    written: int = derived(summary["tokens"] - summary["seed_tokens"], "written/tokens", summary["tokens"])
+    return written
 
 
 def rows(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -54,26 +65,34 @@ def lines(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> list[str]:
     return [headline(manifest, summary), "", *(f"{name.lower():<12}{value}" for name, value in found)]
 
 
-def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], compared: Similarity | None) -> str:
-    """The reconstruction as one self-contained HTML page; `compared`: with the truth, where that was given."""
+def render(
+    *, manifest: Mapping[str, Any], summary: Mapping[str, Any], seed: str, text: str, compared: Similarity | None
+) -> str:
+    """The reconstruction as one self-contained HTML page.
+
+    `text` is what was written, its seed included; `compared`: it against the truth, where that was given.
+    """
+    figures = reconstruction_figures(manifest, summary)
+    manifest, summary = keyed(manifest, "manifest"), keyed(summary, "summary")
     found = summary["similarity"]
-    differences = [] if compared is None else [piece for piece in compared.pieces if piece.kind != "equal"]
-    return (
-        environment()
-        .get_template("reconstruction.html.j2")
-        .render(
-            seed_name=show.literal(manifest["source"]["name"]),
-            model_name=show.literal(manifest["model"]["name"]),
-            headline=headline(manifest, summary),
-            warnings=[show.literal(warning) for warning in summary["warnings"]],
-            rows=rows(manifest, summary),
-            cards=[] if found is None else _cards(found),
-            parts=[] if compared is None else _parts(compared),
-            tenths=[] if compared is None else _table(compared),
-            differences=[_difference(compared, piece) for piece in differences[:SHOWN] if compared is not None],
-            differences_note=_note(len(differences)),
-            method=_method(found),
-        )
+    blocks = list(_plain_blocks(text, seed) if compared is None else _compared_blocks(compared))
+    return render_page(
+        "reconstruction.html.j2",
+        packed=None,
+        figures=figures,
+        seed_name=show.name(manifest["source"]["name"]),
+        model=show.name(manifest["model"]["name"]),
+        headline=headline(manifest, summary),
+        warnings=[show.name(warning) for warning in summary["warnings"]],
+        rows=rows(manifest, summary),
+        cards=[] if found is None else [_cards(found)],
+        parts=[] if found is None else _parts(found),
+        tenths=[] if found is None else _table(found),
+        blocks=blocks,
+        text_caption=_text_caption(compared is not None, blocks),
+        differences=[] if compared is None else list(_differences(compared)),
+        differences_note="" if found is None else _note(found["differences"]),
+        method=_method(found),
     )
 
 
@@ -89,7 +108,7 @@ def _ratios(found: Mapping[str, Any]) -> str:
 
 def _ratio(value: float) -> str:
     """Four digits; only exactly 1 prints as 1."""
-    return "1" if value == 1 else f"{min(value, 0.9999):.4f}"
+    return mark(value, "1" if value == 1 else f"{min(value, 0.9999):.4f}", "number")
 
 
 def _verbatim(found: Mapping[str, Any]) -> str:
@@ -110,18 +129,25 @@ def _differs(found: Mapping[str, Any]) -> str:
         return "nowhere"
     place = f"{show.counted(found['differences'], 'place')}; first at word {show.count(at['word'])}"
     if at["word"] < found["truth_words"]:
-        place += f" ({show.percent(at['word'] / found['truth_words'])} of the truth)"
-    true, other = (f"“{show.literal(at[side])}”" if at[side] else "nothing more" for side in ("truth", "generated"))
-    return f"in {place}: after “{show.literal(at['before'])}” the truth has {true}, the generated text {other}"
+        share = derived(at["word"] / found["truth_words"], f"{key_of(at['word'])}/place", at["word"])
+        place += f" ({show.percent(share)} of the truth)"
+    true, other = (f"“{show.name(at[side])}”" if at[side] else "nothing more" for side in ("truth", "generated"))
+    return f"in {place}: after “{show.name(at['before'])}” the truth has {true}, the generated text {other}"
+
+
+def _in_tenths(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The truth in ten parts, or fewer: `first` and `last` word, and the `share` of its words in matching blocks."""
+    parts, tenths = found["by_position"], []
+    for tenth in range(10):
+        if own := parts[len(parts) * tenth // 10 : len(parts) * (tenth + 1) // 10]:
+            share = sum((last - first) * share for first, last, share in own) / (own[-1][1] - own[0][0])
+            numbers = {"first": own[0][0] + 0, "last": own[-1][1] + 0, "share": share}
+            tenths.append(derived(numbers, f"tenths/{tenth}", found["truth_words"]))
+    return tenths
 
 
 def _tenths(found: Mapping[str, Any]) -> str:
-    parts = found["by_position"]
-    shares = []
-    for tenth in range(10):
-        own = parts[len(parts) * tenth // 10 : len(parts) * (tenth + 1) // 10]
-        if own:
-            shares.append(show.percent(sum((b - a) * share for a, b, share in own) / sum(b - a for a, b, _ in own)))
+    shares = [show.percent(tenth["share"]) for tenth in _in_tenths(found)]
     return f"{' '.join(shares)} of the truth’s words in matching blocks"
 
 
@@ -130,7 +156,7 @@ def _text(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     return (
         f"{show.counted(summary['tokens'], 'token')}, {show.counted(summary['characters'], 'character')} (seed "
         f"{show.counted(summary['seed_tokens'], 'token')}), in {show.counted(summary['chunks'], 'chunk')} of up to "
-        f"{manifest['step']}; end: {why}"
+        f"{show.setting(manifest['step'])}; end: {why}"
     )
 
 
@@ -140,40 +166,46 @@ def _sections(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
         return "the model gave no EOS"
     if manifest["section_break"] is None:
         return f"EOS at token {show.count(breaks[0]['token'])} ended the text"
-    skipped = sum(one["skipped"] for one in breaks)
+    skipped = derived(sum(one["skipped"] for one in breaks), "breaks/skipped", breaks[0]["token"])
+    times = derived(len(breaks), "summary/breaks", breaks[0]["token"])
     places = ", ".join(show.count(one["token"]) for one in breaks[:10]) + (", …" if len(breaks) > 10 else "")
     missed = f"; {show.counted(skipped, 'break')} taken as missed" if skipped else ""
     return (
-        f"EOS {show.counted(len(breaks), 'time')} (at token {places}), each replaced by "
-        f"{manifest['section_break']!r}{missed}"
+        f"EOS {show.counted(times, 'time')} (at token {places}), each replaced by {manifest['section_break']!r}{missed}"
     )
 
 
 def _scheme(manifest: Mapping[str, Any]) -> str:
     if manifest["beams"] == 1:
         return "greedy decoding"
-    return f"beam search, {show.counted(manifest['beams'], 'beam')}, length penalty {manifest['length_penalty']:g}"
+    penalty = show.setting(manifest["length_penalty"])
+    return f"beam search, {show.counted(manifest['beams'], 'beam')}, length penalty {penalty}"
 
 
 def _context(manifest: Mapping[str, Any]) -> str:
     most = manifest["context_tokens"]
     if manifest["context"] == "sliding":
-        return f"sliding: each chunk reads the last {show.count(most - manifest['step'])} tokens anew"
+        read = derived(most - manifest["step"], "context/read", most)
+        return f"sliding: each chunk reads the last {show.count(read)} tokens anew"
     return f"anchored: it grows to {show.count(most)} tokens with the chunk, then starts again at the last half of them"
 
 
 def _model(manifest: Mapping[str, Any]) -> str:
     model = manifest["model"]
-    return f"{show.literal(model['name'])}, weights {str(model.get('fingerprint') or show.MISSING)[:16]}"
+    return f"{show.name(model['name'])}, weights {show.short(model.get('fingerprint'))}"
 
 
 def _cost(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     evals, sliding = summary["token_evals"], summary["sliding_evals"]
-    new = max(1, summary["tokens"] - summary["seed_tokens"])
-    text = f"{show.count(evals)} token evaluations ({evals / new:.1f} per token) in {show.duration(summary['seconds'])}"
-    if manifest["context"] == "sliding":
+    each = derived(evals / max(1, _written(summary)), "cost/each", evals)
+    text = (
+        f"{show.count(evals)} token evaluations ({show.average(each)} per token) in {show.duration(summary['seconds'])}"
+    )
+    if manifest["context"] == "sliding" or not evals:
         return text
-    return f"{text}; the sliding context would have taken {show.count(sliding)}, {sliding / evals:.2g} times as many"
+    times = derived(sliding / evals, "cost/times", evals)
+    shown = mark(times, f"{times:.2g}", "error")
+    return f"{text}; the sliding context would have taken {show.count(sliding)}, {shown} times as many"
 
 
 def _cards(found: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -194,13 +226,13 @@ def _cards(found: Mapping[str, Any]) -> list[dict[str, str]]:
         },
         {
             "name": "Longest block",
-            "value": show.count(0 if longest is None else longest["words"]),
-            "note": f"words, {show.count(0 if longest is None else longest['characters'])} characters",
+            "value": "none" if longest is None else show.count(longest["words"]),
+            "note": "" if longest is None else f"words, {show.count(longest['characters'])} characters",
         },
     ]
 
 
-def _parts(compared: Similarity) -> list[dict[str, Any]]:
+def _parts(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The truth from beginning to end as a strip: how much of each part lies in matching blocks."""
     return [
         {
@@ -208,28 +240,95 @@ def _parts(compared: Similarity) -> list[dict[str, Any]]:
             "level": None if share == 0 else min(LEVELS - 1, int(share * LEVELS)),
             "title": f"words {show.count(first)} to {show.count(last)}: {show.percent(share)}",
         }
-        for index, (first, last, share) in enumerate(compared.by_position())
+        for index, (first, last, share) in enumerate(found["by_position"])
     ]
 
 
-def _table(compared: Similarity) -> list[list[str]]:
+def _table(found: Mapping[str, Any]) -> list[list[str]]:
     return [
-        [f"{show.count(first)} to {show.count(last)}", show.percent(share)]
-        for first, last, share in compared.by_position(parts=10)
+        ["Words of the truth", "In matching blocks"],
+        *(
+            [f"{show.count(tenth['first'])} to {show.count(tenth['last'])}", show.percent(tenth["share"])]
+            for tenth in _in_tenths(found)
+        ),
     ]
 
 
-def _difference(compared: Similarity, piece: Piece) -> dict[str, Any]:
-    def cut(words: Any) -> str:
-        left = len(words) - LONG
+def _plain_blocks(text: str, seed: str) -> Iterator[list[tuple[str, str, str]]]:
+    """A text that nothing is compared with, in paragraphs of (kind, text, id): its seed, then what was written."""
+    given = len(seed) if text.startswith(seed) else 0
+    for kind, part in (("seed", text[:given]), ("same", text[given:TEXT])):
+        yield from ([(kind, block["text"], "")] for block in text_blocks(part))
+
+
+def _compared_blocks(compared: Similarity) -> Iterator[list[tuple[str, str, str]]]:
+    """The two texts as one, in paragraphs of (kind, text, id): what both have, what is missing, what stands instead."""
+    block: list[tuple[str, str, str]] = []
+    size = shown = number = 0
+    for piece in compared.pieces:
+        if piece.kind == "equal":
+            sides = [("same", compared.truth[piece.first : piece.last], "")]
+        else:
+            own = f"difference-{number}" if number < SHOWN else ""
+            number += 1
+            sides = [("del", compared.truth[piece.first : piece.last], own)]
+            sides.append(("ins", compared.generated[piece.other_first : piece.other_last], "" if sides[0][1] else own))
+        for kind, words, name in sides:
+            for part in _cut(words):
+                block.append((kind, show.literal(part), name))
+                name, size, shown = "", size + len(part), shown + len(part)
+                if size >= BLOCK:
+                    yield block
+                    block, size = [], 0
+                if shown >= TEXT:
+                    return
+    if block:
+        yield block
+
+
+def _cut(words: Sequence[str]) -> Iterator[str]:
+    """The words in parts of about a paragraph each."""
+    part: list[str] = []
+    size = 0
+    for word in words:
+        part.append(word)
+        size += len(word) + 1
+        if size >= BLOCK:
+            yield " ".join(part)
+            part, size = [], 0
+    if part:
+        yield " ".join(part)
+
+
+def _text_caption(compared: bool, blocks: Sequence[Sequence[tuple[str, str, str]]]) -> str:
+    shown = sum(len(text) for block in blocks for _, text, _ in block)
+    cut = " The rest is left out here." if shown >= TEXT else ""
+    if not compared:
+        return f"The seed is grey.{cut}"
+    return (
+        "Both texts in one, as they were compared: normalised, and without the seed. Struck out: words of the truth "
+        f"that are missing; underlined: words that the generated text has instead.{cut}"
+    )
+
+
+def _differences(compared: Similarity) -> Iterator[dict[str, Any]]:
+    """The first differences, each with the words around it. Their lines in diff.jsonl count from 0."""
+    found = [(line, piece) for line, piece in enumerate(compared.pieces) if piece.kind != "equal"]
+    for number, (line, piece) in enumerate(found[:SHOWN]):
+        yield {"id": f"difference-{number}", **_difference(compared, piece, f"diff/{line}")}
+
+
+def _difference(compared: Similarity, piece: Piece, key: str) -> dict[str, Any]:
+    def cut(words: Sequence[str], side: str) -> str:
+        left = keyed(len(words) - LONG, f"{key}/{side}/left_out")
         more = f" … ({show.counted(left, 'more word')})" if left > 0 else ""
         return show.literal(" ".join(words[:LONG])) + more
 
     return {
-        "word": show.count(piece.first),
+        "word": show.count(keyed(piece.first, f"{key}/truth/0")),
         "before": show.literal(" ".join(compared.truth[max(0, piece.first - CONTEXT) : piece.first])),
-        "truth": cut(compared.truth[piece.first : piece.last]),
-        "generated": cut(compared.generated[piece.other_first : piece.other_last]),
+        "truth": cut(compared.truth[piece.first : piece.last], "truth"),
+        "generated": cut(compared.generated[piece.other_first : piece.other_last], "generated"),
         "after": show.literal(" ".join(compared.truth[piece.last : piece.last + CONTEXT])),
     }
 
@@ -237,7 +336,9 @@ def _difference(compared: Similarity, piece: Piece) -> dict[str, Any]:
 def _note(count: int) -> str:
     if not count:
         return "The texts are the same, word for word."
-    listed = f"The first {SHOWN} of {show.count(count)}" if count > SHOWN else f"All {show.count(count)}"
+    listed = f"All {show.count(count)}"
+    if count > SHOWN:
+        listed = f"The first {show.count(derived(SHOWN, 'differences/listed', count))} of {show.count(count)}"
     return (
         f"{listed}, in the order of the truth; diff.jsonl has every one. Struck out: words of the truth that are "
         "missing; underlined: words that the generated text has instead."

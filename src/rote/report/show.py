@@ -44,6 +44,13 @@ def name(text: str) -> str:
     return mark(text, literal(text), "text")
 
 
+def short(fingerprint: str | None) -> str:
+    """The beginning of a hash, enough to tell it from others."""
+    if not fingerprint:
+        return MISSING
+    return mark(fingerprint, literal(fingerprint[:16]) + ("…" if len(fingerprint) > 16 else ""), "text")
+
+
 def unit(manifest: Mapping[str, Any]) -> str:
     """What one row of a run is called."""
     return "window" if manifest["kind"] == "scan" else "example"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rote.report import show
 from rote.report.books import longest_sentence
-from rote.report.keys import derived, mark, plain
+from rote.report.keys import derived, plain
 from rote.report.method import cost, numeric_doubt, parts_within
 from rote.report.sampled import sample_facts, sampled_headline, sampled_lede, sampled_lines
 
@@ -94,7 +94,7 @@ def provenance(
     """
     model = manifest["model"]
     facts = [
-        ("Model", f"{show.name(model['name'])}, weights {_short(model.get('fingerprint'))}"),
+        ("Model", f"{show.name(model['name'])}, weights {show.short(model.get('fingerprint'))}"),
         ("Scheme", show.name(manifest["schemes"][0])),
         ("BOS", show.bos(model["bos"], model.get("bos_token"))),
         *sample_facts(manifest),
@@ -118,13 +118,6 @@ def provenance(
             bounds += f" to {show.percent(high)}"
         doubt += f" Should every log p_z be off by {show.setting(tolerance)}, coverage at 50% would be {bounds}."
     return [*facts, ("Uncertainty", doubt)]
-
-
-def _short(fingerprint: str | None) -> str:
-    """The beginning of a hash, enough to tell it from others."""
-    if not fingerprint:
-        return show.MISSING
-    return mark(fingerprint, show.literal(fingerprint[:16]) + ("…" if len(fingerprint) > 16 else ""), "text")
 
 
 def _choice(manifest: Mapping[str, Any]) -> str:

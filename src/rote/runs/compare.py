@@ -94,7 +94,11 @@ class Comparison:
         return render_comparison(self.result, _shown(self.sides), passages_of(self.sides[0].run))
 
 
-def report_anew(folder: str | Path) -> Comparison:
+def is_comparison(folder: str | Path) -> bool:
+    return (Path(folder) / "comparison.json").is_file()
+
+
+def report_comparison(folder: str | Path) -> Comparison:
     """Compare again the runs that a comparison's folder names, and write its page anew."""
     out = Path(folder)
     stored = read_json(out / "comparison.json")

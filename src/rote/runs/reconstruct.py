@@ -111,7 +111,7 @@ class Reconstruction:
     def _report(self, compared: Similarity | None) -> Path:
         from rote.report.reconstruction import render
 
-        page = render(manifest=self.manifest, summary=self.summary, compared=compared)
+        page = render(manifest=self.manifest, summary=self.summary, seed=self.seed, text=self.text, compared=compared)
         write_whole(self.folder / "report.html", page.encode("utf-8", "replace"))
         return self.folder / "report.html"
 

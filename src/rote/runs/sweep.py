@@ -15,11 +15,11 @@ import polars as pl
 
 from rote.analysis.sweep import point, shortened
 from rote.decoding import GREEDY, Scheme
-from rote.errors import InputError
+from rote.errors import InputError, RunError
 from rote.extraction.verbatim import BatchSize
 from rote.models.base import LogitModel
 from rote.runs.engine import Progress, score
-from rote.runs.store import Run, pretty, write_whole
+from rote.runs.store import Run, pretty, read_json, write_whole
 from rote.tokens import Example
 
 
@@ -36,7 +36,7 @@ def sweep(
     batch_size: BatchSize = "auto",
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Rates at every scheme, prefix length and suffix length; also written to `out`/sweep.json.
+    """Rates at every scheme, prefix length and suffix length; also written to `out`, as sweep.json and report.html.
 
     A shorter prefix is the end of an example's prefix, a shorter suffix the beginning of its suffix, so that all prefix
     lengths ask for the same suffix. Lengths are in tokens; left out, they are the examples' own, which must then agree.
@@ -56,7 +56,7 @@ def sweep(
         run = score(
             [_cut(example, prefix, lengths["suffix"][-1]) for example in examples],
             model,
-            out=Path(out) / f"prefix-{prefix}",
+            out=Path(out) / _part(prefix),
             name=name,
             schemes=[*schemes, *([] if GREEDY in schemes else [GREEDY])],
             tau=tau,
@@ -74,7 +74,32 @@ def sweep(
         "points": points,
     }
     write_whole(Path(out) / "sweep.json", pretty(result))
+    report_sweep(out)
     return result
+
+
+def is_sweep(folder: str | Path) -> bool:
+    return (Path(folder) / "sweep.json").is_file()
+
+
+def report_sweep(folder: str | Path) -> dict[str, Any]:
+    """Write a finished sweep's report.html from what its folder holds, and return what sweep.json says."""
+    from rote.report.sweep import render_sweep
+
+    found = read_json(Path(folder) / "sweep.json")
+    runs = {}
+    for length in found["lengths"]["prefix"]:
+        run = Run(Path(folder) / _part(length))
+        if not (run.folder / "manifest.json").is_file():
+            raise RunError(f"{run.folder}, a run of this sweep, is not there. Run the command that made it again.")
+        runs[run.folder.name] = (run.manifest, run.summary)
+    write_whole(Path(folder) / "report.html", render_sweep(found, runs).encode("utf-8", "replace"))
+    return found
+
+
+def _part(length: int) -> str:
+    """The folder of the run with prompts of this length."""
+    return f"prefix-{length}"
 
 
 def _points(run: Run, schemes: Sequence[str], prefix: int, suffixes: Sequence[int]) -> list[dict[str, Any]]:
