@@ -559,6 +559,18 @@ def test_long_lists_say_what_they_leave_out() -> None:
     assert scored.count('<p class="block"') == 3000
 
 
+def test_the_table_of_examples_has_bounds_for_what_was_stopped() -> None:
+    scores = table([-12.0, math.log(0.95), -math.inf], stopped=[True, False, False], repetitions=[None, 3, 0])
+    html = page(scores, kind="score", example=("before ", "the first words of it"))
+    listed = html[html.index('aria-labelledby="listed"') :]
+    rows = [words(row) for row in re.findall(r"<tr><th.*?</tr>", listed[: listed.index("</tbody>")])][1:]
+    assert rows == [
+        "w1 0.95 1 yes 3 the first words of it",
+        "w0 at most 6.1e-06 at least 374,756 no – the first words of it",
+        "w2 0 never no 0 the first words of it",
+    ]
+
+
 def test_the_table_to_download_is_described() -> None:
     said = words(page(table([math.log(0.9)] * 3, spans=windows(3))))
     assert f"A row for each of 3 windows under {TOP_K}: example_id, scheme, start, suffix_start, suffix_end" in said
