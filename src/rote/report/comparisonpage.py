@@ -26,14 +26,14 @@ from rote.report.comparison import (
     pairs_table,
     runs_table,
 )
-from rote.report.comparisonfigures import comparison_figures, run_label
+from rote.report.comparisonfigures import comparison_figures
 from rote.report.keys import derived, key_of, keyed
 from rote.report.layout import render_page
 from rote.report.method import P_Z
 from rote.report.near import near_method
 from rote.report.pack import Side, pack
 from rote.report.page import Passages
-from rote.report.reader import EXAMPLES, example_blocks, text_blocks
+from rote.report.reader import EXAMPLES, example_blocks, taken, text_blocks
 from rote.report.strip import Strip, strip
 
 EVEN = 0.5
@@ -51,7 +51,8 @@ def render_comparison(result: Mapping[str, Any], sides: Sequence[Side], texts: P
     strips = _strips(shown, sides)
     near = any(side.near for side in sides)
     blocks = text_blocks(text) if text is not None else example_blocks(_likeliest(sides, texts))
-    packed = pack(sides, tau=result["tau"], length=None if text is None else len(text), unit=unit)
+    length = None if text is None else len(text)
+    packed = pack(sides, tau=result["tau"], length=length, unit=unit, beside=taken(blocks))
     odds = odds_tables(shown)
     return render_page(
         "comparison.html.j2",
@@ -70,7 +71,7 @@ def render_comparison(result: Mapping[str, Any], sides: Sequence[Side], texts: P
         blocks=blocks,
         reader_caption=_reader_caption(shown, len(blocks)),
         reader_note=f"Click on the text, or select some of it, to see the {unit} that it belongs to in every run.",
-        sides=[{"name": f"{run['key']}: {show.literal(run['name'])}"} for run in result["runs"]],
+        sides=[{"name": show.literal(side.name)} for side in sides],
         near=near,
         numbers=numbers_table(shown),
         first=result["runs"][0]["key"],
@@ -119,7 +120,7 @@ def _lanes(result: Mapping[str, Any], sides: Sequence[Side]) -> list[dict[str, A
     """One lane a run, and below it one for what comes near, where the run searched for that."""
     lanes = []
     for place, (run, side) in enumerate(zip(result["runs"], sides, strict=True)):
-        label = derived(run_label(run), f"{key_of(run['name'])}/label", run["name"])
+        label = derived(side.name, f"{key_of(run['name'])}/label", run["name"])
         lanes.append({"run": place, "column": "log_prob", "name": show.name(label)})
         if side.near:
             edits = show.counted(run["near"]["tolerance"], "edit")

@@ -24,13 +24,12 @@ from numpy.typing import NDArray
 
 from rote.analysis.rates import log_prob_bounds
 from rote.report import show
-from rote.report.reader import CHARACTERS
 
 BLOCK = 512
 """Rows whose tokens are packed together: some tens of kilobytes."""
 
 PAGE = 14_000_000
-"""Characters that a page may take, or little more. What text, columns and tables leave is for the rows' tokens."""
+"""Bytes that a page may take, or little more. What text, columns and tables leave is for the rows' tokens."""
 
 TABLES = 180_000
 """Characters of the page that a run's tables and plots take."""
@@ -77,8 +76,11 @@ class Packed:
         return name
 
 
-def pack(sides: Sequence[Side], *, tau: float, length: int | None, unit: str) -> Packed:
-    """Everything that the page's script needs of these runs. `length`: characters of the text that they share."""
+def pack(sides: Sequence[Side], *, tau: float, length: int | None, unit: str, beside: int = 0) -> Packed:
+    """Everything that the page's script needs of these runs.
+
+    `length`: characters of the text that they share. `beside`: bytes of the page that its text takes.
+    """
     packed = Packed({"tau": tau, "length": length, "unit": unit, "runs": []})
     exact = sum(side.rows.height * (3 if side.near else 1) for side in sides) <= EXACT
     for side in sides:
@@ -97,7 +99,7 @@ def pack(sides: Sequence[Side], *, tau: float, length: int | None, unit: str) ->
             }
         )
     packed.data["table"] = _download(packed, sides)
-    left = PAGE - (CHARACTERS if length is None else length) - sum(map(len, packed.blobs.values()))
+    left = PAGE - beside - sum(map(len, packed.blobs.values()))
     for side, run in zip(sides, packed.data["runs"], strict=True):
         run["details"] = _details(packed, side, left // len(sides) - TABLES)
     return packed
@@ -237,16 +239,23 @@ def printed(log_probs: NDArray[np.float64]) -> tuple[NDArray[np.uint16], list[st
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         exponent = np.floor(log_probs / math.log(10))
         mantissa = np.exp(log_probs - exponent * math.log(10))
-        rounded = np.round(mantissa * np.where(exponent >= -3, 100, 10))
+        scaled = mantissa * np.where(exponent >= -3, 100, 10)
+        rounded = np.round(scaled)
         miss = -np.expm1(log_probs)
         digits = np.minimum(np.ceil(-np.log10(miss)), 6)
-        near_one = digits * 1e6 + np.floor(np.exp(log_probs) * 10**digits)
+        nines = np.exp(log_probs) * 10**digits
+        near_one = digits * 1e6 + np.floor(nines)
         kind = np.where(miss <= 5e-4, 1e12 + near_one, exponent * 1e4 + rounded)
+        off = np.where(miss <= 5e-4, np.abs(nines % 1 - 0.5), np.abs(scaled - rounded))
     kind = np.where(log_probs >= 0, 2e12, np.where(np.isneginf(log_probs), -1e12, kind))
-    _, first, place = np.unique(kind, return_index=True, return_inverse=True)
+    # The one of each kind that lies farthest from where rounding could go either way speaks for all of it.
+    order = np.argsort(np.nan_to_num(off), kind="stable")
+    _, first, sorted_place = np.unique(kind[order], return_index=True, return_inverse=True)
     if first.size > 65_536:
         raise ValueError(f"{first.size} kinds of printed probabilities do not fit into 16 bits")
-    return place.astype(np.uint16), [show.probability(float(log_probs[i])) for i in first]
+    place = np.empty(log_probs.size, np.uint16)
+    place[order] = sorted_place
+    return place, [show.probability(float(log_probs[order[i]])) for i in first]
 
 
 def _blocks(rows: pl.DataFrame, tokens: _Tokens, kept: NDArray[np.int64]) -> list[bytes]:

@@ -26,7 +26,7 @@ from rote.report.layout import render_page
 from rote.report.method import meaning, method
 from rote.report.near import near_facts, near_section, variants
 from rote.report.pack import Side, pack
-from rote.report.reader import EXAMPLES, exact, example_blocks, text_blocks
+from rote.report.reader import EXAMPLES, exact, example_blocks, taken, text_blocks
 from rote.report.sampled import sampled_section
 from rote.report.strip import strip
 from rote.report.tables import (
@@ -64,7 +64,6 @@ def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], scores: p
     figures = run_figures(manifest, summary, rows)
     drawn = with_origin(rows) if "sampling" in manifest else rows
     side = Side("", manifest["model"]["name"], scheme, drawn, manifest.get("near"))
-    packed = pack([side], tau=summary["tau"], length=None if text is None else len(text), unit=unit)
     manifest, summary = keyed(manifest, "manifest"), keyed(summary, "summary")
     found = summary["schemes"].get(scheme, {})
     # Examples that were given may come from different texts, where equal positions mean nothing.
@@ -73,6 +72,8 @@ def render(*, manifest: Mapping[str, Any], summary: Mapping[str, Any], scores: p
     near = near_section(manifest, found)
     order = by_likelihood(rows)
     blocks = text_blocks(text) if text is not None else example_blocks(_examples(rows, order, texts))
+    length = None if text is None else len(text)
+    packed = pack([side], tau=summary["tau"], length=length, unit=unit, beside=taken(blocks))
     spots = _spots(rows, manifest, texts)
     return render_page(
         "report.html.j2",
@@ -135,7 +136,7 @@ def _examples(rows: pl.DataFrame, order: Sequence[int], texts: Passages) -> list
 def _reader_caption(manifest: Mapping[str, Any], summary: Mapping[str, Any], blocks: int) -> str:
     if manifest["kind"] == "scan":
         return (
-            "Each character is shaded by the highest probability of any window whose suffix covers it, in the lighter "
+            "Each character is shaded by the highest probability of any window whose suffix covers it, in softer "
             "tones of the strip’s colours; unshaded is below τ."
         )
     rows = summary["examples"]

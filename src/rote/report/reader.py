@@ -21,6 +21,7 @@ CHARACTERS = 2_000_000
 """Most examples, and most characters of them, that a page shows."""
 
 _LINE = 80  # characters on a line of the page, roughly: for the height of what is not laid out yet
+_AROUND = 130  # bytes of the element around a block
 _HEIGHT = 1.65  # of a line, in rem
 
 
@@ -44,6 +45,11 @@ def example_blocks(examples: Sequence[tuple[int, str, str]]) -> list[dict[str, A
             break
         blocks.append({**_block(prefix + suffix), "at": 0, "joined": False, "row": row, "suffix": len(prefix)})
     return blocks
+
+
+def taken(blocks: Sequence[dict[str, Any]]) -> int:
+    """Bytes of the page that the blocks take."""
+    return sum(len(block["text"].encode("utf-8")) + _AROUND for block in blocks)
 
 
 def _parts(text: str) -> Iterator[tuple[str, bool]]:

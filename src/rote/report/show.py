@@ -146,11 +146,24 @@ def interval(lower: float, upper: float) -> str:
     """Two bounds on a probability, rounded away from each other: what is printed holds too."""
     if lower >= upper - 1e-9 and 0 < lower < 0.9995:
         return mark(lower, _probability(math.log(lower)), "number")
-    low = f"{math.floor(lower * 1000) / 1000:.3f}" if 0.001 <= lower < 1 else f"{lower:.1e}" if 0 < lower < 1 else None
+    low = f"{math.floor(lower * 1000) / 1000:.3f}" if 0.001 <= lower < 1 else None
     high = f"{math.ceil(upper * 1000) / 1000:.3f}" if 0.001 <= upper < 0.999 else None
+    if low is None:
+        low = _tiny(lower, -1) if 0 < lower < 1 else f"{lower:.0f}"
     if high is None:
-        high = "1" if upper >= 0.999 else f"{upper:.1e}" if upper > 0 else "0"
-    return f"{mark(lower, low or f'{lower:.0f}', 'number')} to {mark(upper, high, 'number')}"
+        high = "1" if upper >= 0.999 else _tiny(upper, 1) if upper > 0 else "0"
+    return f"{mark(lower, low, 'number')} to {mark(upper, high, 'number')}"
+
+
+def _tiny(value: float, away: int) -> str:
+    """A probability below 0.001 in two digits, rounded down (`away` -1) or up (1)."""
+    digits, exponent = f"{value:.1e}".split("e")
+    tenths, power = round(10 * float(digits)), int(exponent)
+    if (float(f"{digits}e{exponent}") - value) * away < 0:
+        tenths += away
+    if tenths in (9, 100):
+        tenths, power = (99, power - 1) if tenths == 9 else (10, power + 1)
+    return f"{tenths / 10:.1f}e{power:+03d}"
 
 
 def expected_prompts(log_prob: float) -> str:

@@ -87,6 +87,16 @@ function isMissing(value) {
   return value === null || value === undefined || Number.isNaN(value);
 }
 
+/** A probability below 0.001 in two digits, rounded down (`away` -1) or up (1). */
+function tiny(value, away) {
+  const shown = exponential(value, 1), [digits, exponent] = shown.split("e");
+  let tenths = Math.round(10 * Number(digits)), power = Number(exponent);
+  if ((Number(shown) - value) * away < 0) tenths += away;
+  if (tenths === 9) (tenths = 99), power--;
+  if (tenths === 100) (tenths = 10), power++;
+  return `${(tenths / 10).toFixed(1)}e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
+}
+
 const show = {
   /** 1234567 as `1,234,567`. */
   count(number) {
@@ -179,8 +189,8 @@ const show = {
     if (lower >= upper - 1e-9 && lower > 0 && lower < 0.9995) return [show.probability(Math.log(lower)), null];
     let low = fixed(lower, 0);
     if (lower >= 0.001 && lower < 1) low = fixed(Math.floor(lower * 1000) / 1000, 3);
-    else if (lower > 0 && lower < 1) low = exponential(lower, 1);
-    let high = upper > 0 ? exponential(upper, 1) : "0";
+    else if (lower > 0 && lower < 1) low = tiny(lower, -1);
+    let high = upper > 0 ? tiny(upper, 1) : "0";
     if (upper >= 0.001 && upper < 0.999) high = fixed(Math.ceil(upper * 1000) / 1000, 3);
     else if (upper >= 0.999) high = "1";
     return [low, high];
