@@ -242,7 +242,7 @@ def moved_facts(passage: Mapping[str, Any], *, gain: bool) -> list[tuple[str, st
     )
     facts = [("p_z", f"{before} to {after}")]
     if (change := passage["least_change"]) is not None:
-        factor = mark(change, show.prompts(math.exp(change)) if change < 600 else show.scientific(change), "factor")
+        factor = mark(change, show.prompts(math.exp(change)) if change < 600 else show.scientific(change), "times")
         least = "" if passage["exact"] else "at least "
         facts.append(("Change", f"{least}{factor} times {'as' if gain else 'less'} likely"))
     if passage["crossed"]:

@@ -199,7 +199,8 @@ def _cost(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     evals, sliding = summary["token_evals"], summary["sliding_evals"]
     each = derived(evals / max(1, _written(summary)), "cost/each", evals)
     text = (
-        f"{show.count(evals)} token evaluations ({show.average(each)} per token) in {show.duration(summary['seconds'])}"
+        f"{show.count(evals)} token evaluations ({mark(each, f'{each:,.1f}', 'error')} per token) in "
+        f"{show.duration(summary['seconds'])}"
     )
     if manifest["context"] == "sliding" or not evals:
         return text

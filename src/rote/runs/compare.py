@@ -21,6 +21,7 @@ from rote.analysis.nearverbatim import near_rates
 from rote.analysis.rates import rates
 from rote.errors import InputError, RunError
 from rote.report import pack
+from rote.report.comparisonfigures import run_label
 from rote.runs.store import Passages, Run, make_folder, read_json, write_whole
 from rote.runs.summary import THRESHOLDS
 
@@ -91,7 +92,7 @@ class Comparison:
         """The comparison as HTML. Reads the runs' tables again, with what is shown of single passages."""
         from rote.report.comparisonpage import render_comparison
 
-        return render_comparison(self.result, _shown(self.sides), passages_of(self.sides[0].run))
+        return render_comparison(self.result, _shown(self.sides, self.result), passages_of(self.sides[0].run))
 
 
 def is_comparison(folder: str | Path) -> bool:
@@ -308,7 +309,7 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> dict[str, Any]:
     }
 
 
-def _shown(sides: Sequence[Side]) -> list[pack.Side]:
+def _shown(sides: Sequence[Side], result: Mapping[str, Any]) -> list[pack.Side]:
     """The runs as the page shows them: every window of a scan, but of examples those that all runs have, in one order.
 
     Another tokenizer cuts an example's text elsewhere. Then its tokens have no place in the first run's text, which is
@@ -322,8 +323,8 @@ def _shown(sides: Sequence[Side]) -> list[pack.Side]:
                 ends = pl.lit(None, dtype=tables[side.key].schema["token_ends"])
                 tables[side.key] = tables[side.key].with_columns(token_ends=ends)
     return [
-        pack.Side(side.key, f"{side.key}: {side.name}", side.scheme, tables[side.key], side.manifest["near"])
-        for side in sides
+        pack.Side(side.key, run_label(run), side.scheme, tables[side.key], side.manifest["near"])
+        for side, run in zip(sides, result["runs"], strict=True)
     ]
 
 

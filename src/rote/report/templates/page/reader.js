@@ -293,7 +293,7 @@ function acrossRuns(runs, chosen, row) {
   for (const run of runs) {
     const own = sameRow(chosen, row, run), line = document.createElement("tr"), name = document.createElement("th");
     name.scope = "row";
-    name.append(textOf("bdi", run.name));
+    name.append(keyed("bdi", `comparison/runs/${page.runs.indexOf(run)}/name/label`, "text", run.name));
     const value = document.createElement("td");
     value.className = "n";
     value.append(own < 0 ? "–" : probabilityOf(run, own, "log_prob"));
