@@ -128,6 +128,13 @@ def _is_prompts(shown: str, prompts: float, log10: float) -> bool:
     return unit == 1 and _near(value, prompts, 1)
 
 
+def _is_factor(shown: str, log: float) -> bool:
+    """exp(log) in three digits, or where that is beyond floats in two."""
+    if abs(log) >= 600:
+        return _is_prompts(shown, math.inf, log / math.log(10))
+    return _near(decimal(shown)[0], math.exp(log), _significant(math.exp(log), 3))
+
+
 def _needed(log_prob: float, at_least: float) -> tuple[float, float]:
     """The fewest generations that show the suffix with this probability, and its decimal logarithm."""
     if log_prob == -math.inf:
@@ -155,5 +162,7 @@ _READ: dict[str, Any] = {
     "duration": _duration,
     "prompts": lambda shown, number: _is_prompts(shown, number, math.log10(number)),
     "power of ten": lambda shown, log10: _is_prompts(shown, math.inf, log10),
+    "times": lambda shown, log: _is_prompts(shown, math.exp(log) if log < 600 else math.inf, log / math.log(10)),
+    "factor": lambda shown, log: _is_factor(shown, log),
     "expected prompts": lambda shown, log_prob: _is_prompts(shown, *_expected(log_prob)),
 }

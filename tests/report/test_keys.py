@@ -19,7 +19,7 @@ from tests.command import rote_here
 from tests.corpus.corpora import write_jsonl
 from tests.report.browser import browser, opened
 from tests.report.displayed import agrees, decimal
-from tests.report.truth import Truth, visible
+from tests.report.truth import Known, Truth, visible
 
 __all__ = ["browser"]
 
@@ -29,7 +29,8 @@ PLACES = (
     "code", "time", "#passage-panel h3 > bdi",  # tokens, when the run was begun, an example's name
     ".rank", ".tokens td:first-child",  # numbering
     "svg text", "#strip-axis", ".legend-ticks", ".plot-axis",  # scales
-    ".place", ".plot-tools output", ".table-tools output",  # where the pointer is, the slider, the filter
+    ".place", "#strip-now > bdi",  # where the pointer is, and on which strip
+    "option", ".plot-tools output", ".table-tools output",  # the choice, the slider, the filter
     ".plot-legend > li > span", ".tip-name",  # the name of the curve that the slider chooses: `p = 50%`
 )  # fmt: skip
 PROSE = (
@@ -117,7 +118,7 @@ def _rated(model: Any, alice: str, gatsby: str, root: Path) -> Run:
 KINDS = ("scan", "stopped", "near", "nothing", "within", "score", "rate")
 
 
-def problems(page: Any, truth: Truth, scope: str = "body") -> list[str]:
+def problems(page: Any, truth: Known, scope: str = "body") -> list[str]:
     """What is wrong with the numbers of an open page, or of a part of it."""
     found = page.evaluate(COLLECT, scope)
     loose = [one["text"] for one in found["loose"] if not (one["plot"] and _on_an_axis(one, truth))]
@@ -125,7 +126,7 @@ def problems(page: Any, truth: Truth, scope: str = "body") -> list[str]:
     return wrong + [f"{said}: {one}" for one in found["keyed"] if (said := _mistake(one, truth))]
 
 
-def _on_an_axis(one: dict[str, Any], truth: Truth) -> bool:
+def _on_an_axis(one: dict[str, Any], truth: Known) -> bool:
     """Whether a plot names an axis or a place along it: a group's name, or how many generations."""
     figure = truth.figures[one["plot"]]
     if figure.name == "prompts":
@@ -133,27 +134,29 @@ def _on_an_axis(one: dict[str, Any], truth: Truth) -> bool:
     return one["text"] in (*figure.x.names, *figure.y.names, figure.x.label, figure.y.label)
 
 
-def _without_prose(text: str, truth: Truth) -> str:
+def _without_prose(text: str, truth: Known) -> str:
     text = text.replace("\u00a0", " ")
-    for pattern in (*PROSE, *_settings(truth)):
+    for pattern in (*PROSE, *truth.prose, *_settings(truth)):
         text = re.sub(pattern, "", text)
     return text
 
 
-def _settings(truth: Truth) -> Iterator[str]:
+def _settings(truth: Known) -> Iterator[str]:
     """Words that a run's own settings are put in."""
     for scheme in truth.manifest["schemes"]:
         parts = dict(part.split("=") for part in scheme.split())
         yield rf"divided by temperature {re.escape(parts['temperature'])},"
         if "top_k" in parts:
             yield rf"the {parts['top_k']} most likely tokens kept"
+        if "top_p" in parts:
+            yield rf"whose probability reaches {re.escape(parts['top_p'])};"
     if near := truth.manifest["near"]:
         yield rf"^Within {near['tolerance']} edits$"
     if sampling := truth.manifest.get("sampling"):
         yield rf"^Run [1-{sampling['runs']}]$"
 
 
-def _mistake(one: dict[str, Any], truth: Truth) -> str:
+def _mistake(one: dict[str, Any], truth: Known) -> str:
     """What is wrong with one element that has a key; nothing if it is right."""
     key, how, text = one["key"], one["how"], one["text"].replace("\u00a0", " ")
     try:
@@ -179,7 +182,7 @@ def _same_text(shown: str, truth: str) -> bool:
     return agrees(shown, "text", truth)
 
 
-def _coloured(text: str, truth: Truth, key: str, share: float) -> bool:
+def _coloured(text: str, truth: Known, key: str, share: float) -> bool:
     """What a colour stands for: its share of the way along the logarithmic scale of the plot's colours."""
     axis = truth.figures[key.split("/")[1]].colour
     assert axis is not None
@@ -188,7 +191,7 @@ def _coloured(text: str, truth: Truth, key: str, share: float) -> bool:
     return agrees(text, "count" if axis.format == "count" else "number", low ** (1 - share) * high**share)
 
 
-def _bound(text: str, truth: Truth, key: str) -> bool:
+def _bound(text: str, truth: Known, key: str) -> bool:
     """Bounds are rounded away from each other, except that tiny ones have two digits, and equal ones are one number."""
     base, end = key.rsplit("/", 1)
     lower, upper = truth.number(f"{base}/lower"), truth.number(f"{base}/upper")
@@ -253,7 +256,7 @@ def problems_of_passages(page: Any, truth: Truth) -> set[str]:
     return wrong
 
 
-def problems_of_plots(page: Any, truth: Truth) -> set[str]:
+def problems_of_plots(page: Any, truth: Known) -> set[str]:
     """The same for what plots say of the values that arrow keys reach."""
     wrong, said = set(), 0
     for name in page.eval_on_selector_all("figure.plot", "all => all.map((e) => e.id)"):
@@ -267,7 +270,7 @@ def problems_of_plots(page: Any, truth: Truth) -> set[str]:
     return wrong
 
 
-def problems_of_strips(page: Any, truth: Truth) -> set[str]:
+def problems_of_strips(page: Any, truth: Known) -> set[str]:
     """The same for what the strips say of the place under the cursor."""
     wrong = set()
     page.focus("#lanes")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -28,25 +28,46 @@ def visible(text: str) -> str:
     return "".join("\ufffd" if c in hidden else pictures.get(c, c) for c in text)
 
 
+class Known(Protocol):
+    """What is known of a page: all its numbers by key, its plots, and of its settings `schemes` and `near`.
+
+    `prose`: patterns of this kind of page's words in which digits are no results.
+    """
+
+    prose: tuple[str, ...]
+
+    @property
+    def number(self) -> Callable[[str], Any]: ...
+
+    @property
+    def figures(self) -> Mapping[str, Figure]: ...
+
+    @property
+    def manifest(self) -> dict[str, Any]: ...
+
+
 class Truth:
     """A run folder. `number(key)` is what stands under the key of a number on its page; KeyError: nothing does."""
+
+    prose: tuple[str, ...] = ()
 
     def __init__(self, folder: Path) -> None:
         self.files = {
             name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("manifest", "summary")
         }
-        self.manifest, self.summary = self.files["manifest"], self.files["summary"]
+        self.manifest: dict[str, Any] = self.files["manifest"]
+        self.summary: dict[str, Any] = self.files["summary"]
         self.scores = pl.read_parquet(folder / "scores" / "*.parquet")
         self.scheme = self.manifest["schemes"][0]
         self.own = self.scores.filter(pl.col("scheme") == self.scheme)
         self.rows = self.own.to_dicts()
         self.found = self.summary["schemes"][self.scheme]
-        self.number = cache(self._number)
+        self.number: Callable[[str], Any] = cache(self._number)
 
     def _number(self, key: str) -> Any:
         head, _, rest = key.partition("/")
         if head in self.files:
-            found = _inside(self.files[head], rest)
+            found = inside(self.files[head], rest)
             return visible(found) if isinstance(found, str) else found
         return getattr(self, f"_{head}")(rest)
 
@@ -55,7 +76,7 @@ class Truth:
         row, column = self.named[prefix], rest.removeprefix(prefix)
         if column == "suffix_start/place":
             return row["suffix_start"] / self.manifest["source"]["characters"]
-        found = _inside(row, column)
+        found = inside(row, column)
         return visible(found) if isinstance(found, str) else found
 
     @cached_property
@@ -69,18 +90,7 @@ class Truth:
         return {figure.name: figure for figure in run_figures(self.manifest, self.summary, self.own)}
 
     def _figures(self, rest: str) -> Any:
-        name, _, where = rest.partition("/")
-        figure = self.figures[name]
-        if where == "left_out":
-            return figure.table.height - 200
-        if where.startswith("table/"):
-            column, row = where.removeprefix("table/").rsplit("/", 1)
-            found = figure.table[column][int(row)]
-            return visible(found) if isinstance(found, str) else found
-        if where.startswith("layers/") and not where.endswith("/label"):
-            _, layer, column, row = where.split("/")
-            return figure.layers[int(layer)].data[column][int(row)]
-        return _inside(as_json(figure), where)
+        return in_figures(self.figures, rest)
 
     def _np(self, rest: str) -> float:
         """At a slider's p: the share of rows that come in n generations; `upper`: stopped rows as likely as can be.
@@ -196,10 +206,26 @@ class Truth:
         }
         found = {name: {"rate": hit / len(own), "interval": _wilson(hit, len(own))} for name, hit in hits.items()}
         last = {"repetitions": power, "repetitions/last": 2 * (power or 0) - 1, "examples": len(own)}
-        return last[what] if what in last else _inside(found, what)
+        return last[what] if what in last else inside(found, what)
 
 
-def _inside(content: Any, rest: str) -> Any:
+def in_figures(figures: Mapping[str, Figure], rest: str) -> Any:
+    """What stands under the key of a number in a plot, its legend or its table."""
+    name, _, where = rest.partition("/")
+    figure = figures[name]
+    if where == "left_out":
+        return figure.table.height - 200
+    if where.startswith("table/"):
+        column, row = where.removeprefix("table/").rsplit("/", 1)
+        found = figure.table[column][int(row)]
+        return visible(found) if isinstance(found, str) else found
+    if where.startswith("layers/") and not where.endswith("/label"):
+        _, layer, column, row = where.split("/")
+        return figure.layers[int(layer)].data[column][int(row)]
+    return inside(as_json(figure), where)
+
+
+def inside(content: Any, rest: str) -> Any:
     """What stands at a path; of a list its length, and of a mapping, or of none, the number that it is named after."""
     name = within = ""
     while rest:
