@@ -140,6 +140,61 @@ def test_every_number_has_a_key_and_is_what_the_folder_holds(
                 assert problems(page, truth, "#passage-panel") == []
 
 
+CELLS = """(section) => [...document.querySelectorAll(`section[aria-labelledby=${section}] table`)].map((table) =>
+  [...table.rows].map((row) => [...row.cells].map((cell) =>
+    [cell.textContent, ...[...cell.querySelectorAll("[data-key]")].map((element) => element.dataset.key)])))"""
+
+
+def test_numbers_stand_beside_what_they_are_of(page: Any, compared: Path) -> None:
+    truth = ComparisonTruth(compared.parent)
+    (_, *rows), *_ = page.evaluate(CELLS, "numbers")
+    for place, ((letter,), *cells) in enumerate(rows):
+        assert letter == "ABC"[place]
+        assert all(key.startswith(f"comparison/runs/{place}/") for _, *keys in cells for key in keys)
+    tables = [table for table in page.evaluate(CELLS, "prompts") if table[0][1][0].startswith("n\u00a0=")]
+    assert len(tables) == 4
+    seen = set()
+    for (_, *head), *rows in tables:
+        for place, (_, *cells) in enumerate(rows):
+            for (_, n), (_, key, *_) in zip(head, cells, strict=True):
+                base = key.removesuffix("/rate")
+                assert base.startswith(f"comparison/runs/{place}/rates/np_table/")
+                assert truth.number(f"{base}/n") == truth.number(n)
+                seen.add((place, base))
+    assert len(seen) == 3 * len(truth.result["runs"][0]["rates"]["np_table"])
+    (_, *rows), *_ = page.evaluate(CELLS, "pairs")
+    for place, ((letter,), *cells) in enumerate(rows):
+        assert letter == "BC"[place]
+        assert all(key.startswith(f"comparison/pairs/{place}/") for _, *keys in cells for key in keys)
+    (((_, *head), *rows),) = page.evaluate(CELLS, "fixed")
+    for place, (_, examples, *cells) in enumerate(rows):
+        assert examples[1] == f"comparison/fixed_sets/{place}/examples"
+        for (letter,), (_, *keys) in zip(head[1:], cells, strict=True):
+            assert all(key.startswith(f"comparison/fixed_sets/{place}/runs/{letter}/") for key in keys)
+
+
+def test_a_sweep_s_numbers_stand_beside_what_they_are_of(browser: Any, swept: Path) -> None:
+    points = json.loads((swept.parent / "sweep.json").read_text())["points"]
+    with opened(browser, swept, viewport=WIDE) as page:
+        page.wait_for_selector("html[data-ready=yes]")
+        schemes, lengths = page.evaluate(CELLS, "numbers")[:2]
+        for (scheme, *_), *cells in schemes[1:]:
+            (place,) = {int(key.split("/")[2]) for _, *keys in cells for key in keys}
+            assert points[place]["scheme"] == scheme
+            assert (points[place]["prefix"], points[place]["suffix"]) == (50, 20)
+        for (prefix, *_), *cells in lengths[1:]:
+            for (suffix, *_), (_, *keys) in zip(lengths[0][1:], cells, strict=True):
+                (place,) = {int(key.split("/")[2]) for key in keys}
+                assert points[place]["scheme"] == points[0]["scheme"]
+                assert [f"{points[place]['prefix']}", f"suffix of {points[place]['suffix']}"] == [
+                    prefix,
+                    suffix.lower(),
+                ]
+        (_, *every), *_ = page.evaluate(CELLS, "points")
+        for place, row in enumerate(every):
+            assert all(key.startswith(f"sweep/points/{place}/") for _, *keys in row for key in keys)
+
+
 def test_every_run_has_a_lane_and_those_with_bounds_have_two(page: Any, runs: list[Run]) -> None:
     names = page.eval_on_selector_all(".lane-name", "all => all.map((e) => e.textContent)")
     assert names == ["A near", "A within 2 edits", "B hot", "C no-bos"]
