@@ -231,7 +231,7 @@ function passage(runs, run, row, details, texts) {
     quote.append(textOf("span", "Prefix: ", "aside"), textOf("span", texts[0], "prefix"), textOf("span", " Suffix: ", "aside"));
     quote.append(...(details ? tokenPieces(texts[1], details.tokens) : [textOf("mark", texts[1])]));
     found.push(quote);
-    if (details) found.push(textOf("p", "The darker a token, the likelier it is after all before it, from never to always.", "caption"));
+    if (details) found.push(textOf("p", "The stronger a token’s colour, the likelier it is after all that stands before it.", "caption"));
   } else found.push(textOf("p", "The page has no room for this example’s text; examples.jsonl has it.", "caption"));
   if (!details) {
     const id = exampleId(run, row), kept = show.count(run.details.kept), all = show.count(run.count);
