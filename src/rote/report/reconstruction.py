@@ -132,7 +132,8 @@ def _differs(found: Mapping[str, Any]) -> str:
         share = derived(at["word"] / found["truth_words"], f"{key_of(at['word'])}/place", at["word"])
         place += f" ({show.percent(share)} of the truth)"
     true, other = (f"“{show.name(at[side])}”" if at[side] else "nothing more" for side in ("truth", "generated"))
-    return f"in {place}: after “{show.name(at['before'])}” the truth has {true}, the generated text {other}"
+    after = f"after “{show.name(at['before'])}” " if at["before"] else ""
+    return f"in {place}: {after}the truth has {true}, the generated text {other}"
 
 
 def _in_tenths(found: Mapping[str, Any]) -> list[dict[str, Any]]:
