@@ -71,6 +71,15 @@ def test_report_writes_a_comparison_anew(folders: Path, tmp_path: Path, monkeypa
     assert changed.code == 1
     assert "no longer those that were compared" in " ".join(changed.err.split())
     assert (tmp_path / "report.html").read_bytes() == before["report.html"]
+    (tmp_path / "comparison.json").write_text("{}")
+    assert "compare the runs again" in rote_here("report", tmp_path).err
+
+
+def test_nothing_is_said_of_passages_that_were_not_asked_for(folders: Path, tmp_path: Path) -> None:
+    found = rote_here("compare", folders / "all", folders / "hot", "--top", "0", "--out", tmp_path)
+    assert found.code == 0
+    assert "likel" not in found.out.split("Fixed sets")[1]
+    assert "What moved" not in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_changes_of_rows_that_were_given_up_are_said_to_be_bounds() -> None:

@@ -100,6 +100,8 @@ def test_a_report_needs_all_runs_of_the_sweep(model: Any, examples: list[rote.Ex
     done = rote_here("report", tmp_path)
     assert done.code == 1
     assert done.err.startswith("error: cannot read ")
+    (tmp_path / "sweep.json").write_text("{}")
+    assert "is damaged" in rote_here("report", tmp_path).err
 
 
 def test_lengths_that_examples_do_not_have_are_refused(

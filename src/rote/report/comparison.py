@@ -251,9 +251,10 @@ def moved_facts(passage: Mapping[str, Any], *, gain: bool) -> list[tuple[str, st
 
 
 def listings(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """For each pair the largest gains and losses: a title, what to say of none, and the passages."""
-    found, unit = [], _unit(result)
-    for pair in result["pairs"]:
+    """For each pair the largest gains and losses, if any were asked for: a title, what to say of none, the passages."""
+    found: list[dict[str, Any]] = []
+    unit = _unit(result)
+    for pair in result["pairs"] if result["top"] else ():
         for name, gain in (("largest_gains", True), ("largest_losses", False)):
             way = f"{pair['first']} to {pair['second']}"
             passages = [{**passage, "facts": moved_facts(passage, gain=gain)} for passage in pair[name]]

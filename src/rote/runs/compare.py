@@ -103,6 +103,8 @@ def report_comparison(folder: str | Path) -> Comparison:
     """Compare again the runs that a comparison's folder names, and write its page anew."""
     out = Path(folder)
     stored = read_json(out / "comparison.json")
+    if not {"runs", "tau", "top"} <= set(stored):
+        raise RunError(f"{out / 'comparison.json'} is none that this version of Rote wrote; compare the runs again.")
     folders = dict.fromkeys(run["folder"] for run in stored["runs"])
     if missing := [name for name in folders if not Path(name).is_dir()]:
         raise RunError(

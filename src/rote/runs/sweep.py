@@ -87,6 +87,8 @@ def report_sweep(folder: str | Path) -> dict[str, Any]:
     from rote.report.sweep import render_sweep
 
     found = read_json(Path(folder) / "sweep.json")
+    if not {"lengths", "points", "model"} <= set(found):
+        raise RunError(f"{Path(folder) / 'sweep.json'} is damaged. Run the command that made it again to restore it.")
     runs = {}
     for length in found["lengths"]["prefix"]:
         run = Run(Path(folder) / _part(length))
