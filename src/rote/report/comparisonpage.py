@@ -147,7 +147,9 @@ def _reader_caption(result: Mapping[str, Any], blocks: int) -> str:
             "Each character is shaded by the highest probability, in the chosen run, of any window whose suffix covers "
             "it; unshaded is below τ."
         )
-    cut = f" Texts are cut as in run {result['runs'][0]['key']}." if result["tokenizers_differ"] else ""
+    first = result["runs"][0]["key"]
+    cut = f" Texts are cut as in run {first}; tokens of another tokenizer have no text here."
+    cut = cut if result["tokenizers_differ"] else ""
     examples = result["common_examples"]
     left = derived(examples - blocks, "reader/left_out", examples)
     missing = f" {show.counted(left, 'example')} of {show.count(examples)} left out here." if left else ""
