@@ -225,6 +225,15 @@ def test_command_line(tiny_folder: Path, tmp_path: Path, whole: Reconstruction) 
     assert shown.out == done.out
 
 
+def test_an_unfinished_one_with_a_truth_is_said_to_be_unfinished(model: Any, tmp_path: Path) -> None:
+    found = rote.reconstruct(SEED, model, out=tmp_path, truth=f"{SEED} bank, and of having nothing to do", **SMALL)
+    for name in ("summary.json", "generated.txt"):
+        (found.folder / name).unlink()
+    done = rote_here("report", tmp_path)
+    assert (done.code, done.out) == (1, "")
+    assert "is unfinished (160 of 160 tokens stored)" in " ".join(done.err.split())
+
+
 def test_ctrl_c_says_how_far_it_came(tiny_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     command: list[str | Path] = ["reconstruct", "--seed", SEED, "--model", tiny_folder, "--out", folder]

@@ -105,7 +105,7 @@ class Reconstruction:
 
     def report(self) -> Path:
         """Write report.html from what the folder holds, and return its path."""
-        truth = self.truth
+        truth = self.truth if self.summary["truth"] else None  # an unfinished one is refused by its summary
         return self._report(None if truth is None else similarity(truth, self.text, seed=self.seed))
 
     def _report(self, compared: Similarity | None) -> Path:
