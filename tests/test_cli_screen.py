@@ -29,6 +29,7 @@ from rote.report import show
 from rote.report.page import strongest_rows
 from rote.report.strip import LEVELS
 from rote.report.terminal import PASSAGES, lanes, legend, passages, safe
+from rote.runs.manifest import digest
 from rote.runs.store import Passages
 from tests.command import rote_here
 
@@ -254,7 +255,7 @@ def test_chosen_windows_leave_parts_unseen(run: Run) -> None:
     manifest = {**run.manifest, "windows": {**run.manifest["windows"], "within": [[0, 10]]}}
     out = piped()
     print_strip(out, run.scores, manifest)
-    assert "and where no window was looked at" in plain(out)[-1]
+    assert "blank below τ = 0.001 or not looked at" in plain(out)[-1]
 
 
 def test_a_lower_bound_of_zero_is_blank(run: Run) -> None:
@@ -329,7 +330,8 @@ def nasty(scored: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
         if line["id"] in named:
             kind, value = named[line["id"]]
             line |= {"id": f"{kind} {value}", "suffix_text": value}
-    (folder / "examples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    content = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "examples.jsonl").write_text(content)
     ids = {old: f"{kind} {value}" for old, (kind, value) in named.items()}
     for shard in Run(folder).shards():
         table = pl.read_parquet(shard)
@@ -337,6 +339,7 @@ def nasty(scored: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
         renamed = table.with_columns(pl.col("example_id").replace(ids)).to_arrow().cast(rote.runs.store.SCHEMA)
         rote.runs.store.pq.write_table(renamed.replace_schema_metadata(metadata), shard, write_page_checksum=True)
     manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["source"]["text_sha256"] = digest(content)
     manifest["model"]["name"] = NASTY["escape"] + NASTY["override"] + NASTY["wide"]
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return Run(folder)

@@ -549,7 +549,9 @@ def test_long_lists_say_what_they_leave_out() -> None:
     assert 'value="300" data-key="spots/listed"' in scanned
     scored = page(table([math.log(0.9)] * 3100), kind="score")
     assert "The 300 likeliest of 3,100. Choose an example" in words(scored)
-    assert "the likeliest come first. 100 examples of 3,100 left out here; the table has all." in words(scored)
+    assert "the likeliest come first. 100 examples of 3,100 left out here; the table for download has all." in words(
+        scored
+    )
     assert 'value="300" data-key="examples/listed"' in scored
     assert 'value="100" data-key="reader/left_out"' in scored
     assert scored.count(' data-go-row="') == 300 + 10

@@ -136,7 +136,7 @@ def test_texts_that_were_changed_are_refused(model: Any, text: str, tmp_path: Pa
         passage([run.folder], example="w0")
     scored = rote.score([Example("a", (5, 6), (7, 8))], model, out=tmp_path / "scored")
     (scored.folder / "examples.jsonl").write_text("{")
-    with pytest.raises(RunError, match=r"examples\.jsonl is damaged"):
+    with pytest.raises(RunError, match=r"examples\.jsonl does not hold the examples that were scored"):
         passage([scored.folder], example="a")
     manifest = run.manifest
     del manifest["schemes"]

@@ -19,6 +19,7 @@ from polars.testing import assert_frame_equal
 
 import rote
 from rote import Run, RunError
+from rote.report.words import summary_lines
 from rote.runs.engine import decoded_ends
 from tests.command import rote_here
 from tests.runs.support import SIZES, same_table
@@ -183,3 +184,28 @@ def test_decoded_tokens_end_where_their_text_does(bundled: Any, text: str) -> No
     for count, end in enumerate(ends, 1):
         assert tokenizer.decode(tokens[:count]).startswith(decoded[:end])
         assert tokenizer.decode(tokens[:count]).rstrip("\ufffd") == decoded[:end].rstrip("\ufffd")
+
+
+def test_texts_of_examples_that_were_changed_are_refused(model: Any, tmp_path: Path) -> None:
+    run = rote.score([rote.Example("a", (5, 6), (7, 8))], model, out=tmp_path / "run")
+    path = run.folder / "examples.jsonl"
+    whole = path.read_text()
+    for changed in (whole.replace('"suffix_text": "', '"suffix_text": "forged '), whole[:-20], ""):
+        path.write_text(changed)
+        with pytest.raises(RunError, match="does not hold the examples that were scored"):
+            run.report()
+    path.write_text(whole)
+    run.report()
+    (run.folder / "summary.json").write_text("[]")
+    with pytest.raises(RunError, match="it holds no JSON object"):
+        run.report()
+
+
+def test_a_scan_says_how_much_of_the_text_it_looked_at(model: Any, text: str, tmp_path: Path) -> None:
+    run = rote.scan(text, model, out=tmp_path / "run", prefix=8, suffix=6, stride=150)
+    seen = {c for start, end in run.scores.select("suffix_start", "suffix_end").rows() for c in range(start, end)}
+    assert run.summary["looked_at"] == {"characters": len(seen), "share": len(seen) / len(text)}
+    words = "\n".join(summary_lines(run.manifest, run.summary))
+    assert "were not looked at, and no share of the text can be larger than that" in words
+    close = rote.scan(text, model, out=tmp_path / "close", prefix=8, suffix=6, stride=5)
+    assert "not looked at" not in "\n".join(summary_lines(close.manifest, close.summary))

@@ -80,7 +80,7 @@ def _strips(result: Mapping[str, Any], tables: Mapping[str, pl.DataFrame]) -> Fi
         title="Where the text comes out of each",
         caption=sentences(
             "The text from its first to its last character. Each part shows the highest p_z of any window whose suffix "
-            f"covers one of its characters; blank is below τ = {tau:g}.",
+            f"covers one of its characters; blank is below τ = {tau:g} or not looked at.",
             _which(result),
         ),
         x=Axis("Character of the text", format="count", limits=(0.0, float(length))),

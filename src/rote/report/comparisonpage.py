@@ -145,7 +145,7 @@ def _reader_caption(result: Mapping[str, Any], blocks: int) -> str:
     if result["kind"] == "scan":
         return (
             "Each character is shaded by the highest probability, in the chosen run, of any window whose suffix covers "
-            "it; unshaded is below τ."
+            "it; unshaded is below τ, and grey letters are in no suffix: they were not looked at."
         )
     first = result["runs"][0]["key"]
     cut = f" Texts are cut as in run {first}; tokens of another tokenizer have no text here."

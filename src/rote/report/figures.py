@@ -95,7 +95,7 @@ def heatmap(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.Da
         title="Where the text comes out",
         caption=sentences(
             "The text from its first to its last character. Each part shows the highest probability of any window "
-            f"whose suffix covers one of its characters; blank is below τ = {tau:g}.{bound}{within}",
+            f"whose suffix covers one of its characters; blank is below τ = {tau:g} or not looked at.{bound}{within}",
             setting(manifest, rows["scheme"][0]),
         ),
         x=Axis("Character of the text", format="count", limits=(0.0, float(length))),

@@ -137,12 +137,15 @@ def _reader_caption(manifest: Mapping[str, Any], summary: Mapping[str, Any], blo
     if manifest["kind"] == "scan":
         return (
             "Each character is shaded by the highest probability of any window whose suffix covers it, in softer "
-            "tones of the strip’s colours; unshaded is below τ."
+            "tones of the strip’s colours; unshaded is below τ, and grey letters are in no suffix: they were not "
+            "looked at."
         )
     rows = summary["examples"]
     left = derived(rows - blocks, "reader/left_out", rows)
     return "The prefix is grey, the suffix shaded by its probability; the likeliest come first." + (
-        f" {show.counted(left, 'example')} of {show.count(rows)} left out here; the table has all." if left else ""
+        f" {show.counted(left, 'example')} of {show.count(rows)} left out here; the table for download has all."
+        if left
+        else ""
     )
 
 

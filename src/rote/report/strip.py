@@ -44,7 +44,8 @@ def strip(best: NDArray[np.float64], *, tau: float, key: str = "") -> Strip:
         ),
         caption=(
             "The whole text from left to right. Each place shows the highest probability of any window whose suffix "
-            f"covers one of its characters; blank is below τ = {show.setting(tau)}. Point at it for the number; click "
+            f"covers one of its characters; blank is below τ = {show.setting(tau)}, grey not looked at. Point at it "
+            "for the number; click "
             "to read there."
         ),
     )

@@ -72,9 +72,7 @@ def legend_words(manifest: Mapping[str, Any], tau: float, bars: int) -> str:
     """What a strip of so many bars shows, and what it leaves blank."""
     length = manifest["source"]["characters"]
     each = show.counted(-(-length // min(bars, length)), "character")
-    blank = f"blank below τ = {tau:g}"
-    if manifest["windows"].get("within"):
-        blank += " and where no window was looked at"
+    blank = f"blank below τ = {tau:g} or not looked at"
     words = (
         f"0 to {show.count(length)} characters; a bar shows the highest probability within {each}, log scale, {blank}"
     )

@@ -15,6 +15,7 @@ from rote.report.keys import derived, plain
 from rote.report.method import cost, numeric_doubt, parts_within
 from rote.report.sampled import sample_facts, sampled_headline, sampled_lede, sampled_lines
 
+ENOUGH = 0.95  # share of the text in some suffix from which on nothing need be said of the rest
 EVEN = "0.5"  # the coverage threshold of a scan's headline
 
 
@@ -67,6 +68,23 @@ def lede(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mapping
             f"from its prefix is exactly its suffix with probability {tau} or more. "
             f"Greedy decoding gives back {show.rate(rates['greedy_rate'])}."
         )
+    return _scan_lede(manifest, found, tau) + _gaps(summary)
+
+
+def _gaps(summary: Mapping[str, Any]) -> str:
+    """A warning where windows are so far apart that much of the text lies in no suffix."""
+    looked_at = summary.get("looked_at")
+    if looked_at is None or looked_at["share"] >= ENOUGH:
+        return ""
+    return (
+        f" The windows’ suffixes lie in only {show.percent(looked_at['share'])} of the text’s characters; the others "
+        "were not looked at, and no share of the text can be larger than that. A smaller stride looks at more."
+    )
+
+
+def _scan_lede(manifest: Mapping[str, Any], found: Mapping[str, Any], tau: str) -> str:
+    rates = found["rates"]
+    extracted = rates["rate_at_tau"]
     windows, even = manifest["windows"], found.get("coverage", {}).get(EVEN)
     prefix, suffix = show.counted(windows["prefix"], "token"), show.counted(windows["suffix"], "token")
     prompt = f"Prompted with {prefix} of the text, the model goes on with exactly the next {suffix}"

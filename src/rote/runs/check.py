@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -111,12 +110,10 @@ def _examples(run: Run, tokenizer: Any, rows: pl.DataFrame) -> list[Example]:
     """The rows' examples: as stored, or cut from the text again, which must be the one that was scanned."""
     manifest, text = run.manifest, run.text
     if manifest["kind"] != "scan":
-        wanted, found = set(rows["example_id"]), {}
-        for line in filter(None, (run.folder / "examples.jsonl").read_text(encoding="utf-8").split("\n")):
-            entry = json.loads(line)
-            if entry["id"] in wanted:
-                found[entry["id"]] = Example(entry["id"], tuple(entry["prefix"]), tuple(entry["suffix"]))
-        return [found[name] for name in rows["example_id"]]
+        stored = {entry["id"]: entry for entry in run.examples()}
+        return [
+            Example(name, tuple(stored[name]["prefix"]), tuple(stored[name]["suffix"])) for name in rows["example_id"]
+        ]
     if text is None:
         raise RunError(f"{run.folder / 'text.txt'} is gone; run the scan again to restore it.")
     lengths = {key: manifest["windows"][key] for key in ("prefix", "suffix")}

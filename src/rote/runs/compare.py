@@ -92,7 +92,7 @@ class Comparison:
         """The comparison as HTML. Reads the runs' tables again, with what is shown of single passages."""
         from rote.report.comparisonpage import render_comparison
 
-        return render_comparison(self.result, _shown(self.sides, self.result), passages_of(self.sides[0].run))
+        return render_comparison(self.result, _shown(self.sides, self.result), Passages(self.sides[0].run))
 
 
 def is_comparison(folder: str | Path) -> bool:
@@ -142,7 +142,7 @@ def compare(folders: Sequence[str | Path], *, tau: float | None = None, top: int
         described.append(_described(side, rows, chosen))
         tables[side.key] = rows.drop(_HEAVY)
     aligned, unpaired = common(tables)
-    passages = passages_of(sides[0].run)
+    passages = Passages(sides[0].run)
     return Comparison(
         result={
             "kind": sides[0].manifest["kind"],
@@ -201,17 +201,6 @@ def refuse_incomparable(runs: Sequence[Run]) -> None:
         )
 
 
-def passages_of(run: Run) -> Passages:
-    """The texts behind a run's rows, once they are those that were scored: what is shown must be what was measured."""
-    try:
-        passages = Passages(run)
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunError(
-            f"{run.folder / 'examples.jsonl'} is damaged. Run the same command again to restore it."
-        ) from error
-    return passages
-
-
 def _different_passages(first: Run, other: Run) -> Iterator[str]:
     one, two = dict(_passage_fields(first.manifest)), dict(_passage_fields(other.manifest))
     for field in one | two:
@@ -249,7 +238,7 @@ def _same_examples(first: Run, other: Run) -> bool:
     """
     if first.manifest["model"].get("tokenizer") == other.manifest["model"].get("tokenizer"):
         return False
-    one, two = passages_of(first).decoded, passages_of(other).decoded
+    one, two = Passages(first).decoded, Passages(other).decoded
     return list(one) == list(two) and all(_begin_alike("".join(one[key]), "".join(two[key])) for key in one)
 
 

@@ -130,7 +130,7 @@ def score(
     ids = json.dumps([[e.id, e.prefix, e.suffix, dict(e.metadata)] for e in examples], sort_keys=True)
     manifest = build(
         kind="score",
-        source={"name": name, "sha256": digest(ids), "examples": len(examples)},
+        source={"name": name, "sha256": digest(ids), "text_sha256": digest(lines), "examples": len(examples)},
         model=model.identity(),
         options={"dropped": 0, **options, **(recorded or {})},
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from rote.corpus.windows import windows
 from rote.errors import InputError, ModelError, RoteError
 from rote.extraction.odds import at_least_once, queries_needed
 from rote.models.tokenizer import load_tokenizer
-from rote.runs.compare import Side, open_sides, passages_of
+from rote.runs.compare import Side, open_sides
 from rote.runs.store import Passages
 
 CHANCES = (0.5, 0.9, 0.999)
@@ -48,7 +47,7 @@ def passage(
     if example is None:  # look among the passages that every run has
         for other in tables.values():
             rows = rows.join(other.select("example_id"), on="example_id", how="semi")
-    texts = passages_of(sides[0].run)
+    texts = Passages(sides[0].run)
     if example is not None:
         found = Found(_by_id(sides[0], rows, example), "")
     elif at is not None:
@@ -160,7 +159,7 @@ def _shown(side: Side, rows: pl.DataFrame, example_id: str) -> dict[str, Any]:
             "the end of the text. Choose another passage, or leave this run out."
         )
     row = chosen.row(0, named=True)
-    prefix, suffix = passages_of(side.run)[row]
+    prefix, suffix = Passages(side.run)[row]
     ids, texts, problem = _tokens(side, row)
     probability = math.exp(row["log_prob"])
     return {
@@ -231,8 +230,7 @@ def _tokens(side: Side, row: Mapping[str, Any]) -> tuple[list[int] | None, list[
 
 
 def _stored_ids(side: Side, example_id: str) -> tuple[list[int], list[int]]:
-    with (side.run.folder / "examples.jsonl").open(encoding="utf-8") as lines:
-        entry = next(entry for entry in map(json.loads, lines) if entry["id"] == example_id)
+    entry = next(entry for entry in side.run.examples() if entry["id"] == example_id)
     return entry["prefix"], entry["suffix"]
 
 

@@ -122,6 +122,17 @@ class Run:
             )
         return text
 
+    def examples(self) -> list[dict[str, Any]]:
+        """The examples of a run that has no text, as they were scored: ids, tokens and what these say."""
+        path, again = self.folder / "examples.jsonl", "Run the command that made the run again to restore it."
+        try:
+            lines = path.read_bytes().decode("utf-8", "surrogatepass")
+        except (OSError, ValueError) as error:
+            raise RunError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}. {again}") from error
+        if digest(lines) != self.manifest["source"]["text_sha256"]:
+            raise RunError(f"{path} does not hold the examples that were scored: it was changed or cut off. {again}")
+        return [json.loads(line) for line in filter(None, lines.split("\n"))]
+
     def shards(self) -> list[Path]:
         return sorted((self.folder / "scores").glob("[0-9]*.parquet"))
 
@@ -223,19 +234,16 @@ class Passages:
 
     def __init__(self, run: Run) -> None:
         self.text = run.text
-        self.decoded: dict[str, tuple[str, str]] = {}
-        if self.text is None:
-            name = "text.txt" if run.manifest["kind"] == "scan" else "examples.jsonl"
-            try:
-                lines = (run.folder / name).read_text(encoding="utf-8").split("\n")
-            except OSError as error:
-                raise RunError(
-                    f"cannot read {run.folder / name}: {error.strerror}. Run the command that made the run again to "
-                    "restore it."
-                ) from error
-            for line in filter(None, lines):
-                entry = json.loads(line)
-                self.decoded[entry["id"]] = (entry["prefix_text"], entry["suffix_text"])
+        if self.text is None and run.manifest["kind"] == "scan":
+            raise RunError(
+                f"cannot read {run.folder / 'text.txt'}: it is gone. Run the command that made the run again to "
+                "restore it."
+            )
+        self.decoded = (
+            {entry["id"]: (entry["prefix_text"], entry["suffix_text"]) for entry in run.examples()}
+            if self.text is None
+            else {}
+        )
 
     def __getitem__(self, row: Mapping[str, Any]) -> tuple[str, str]:
         if self.text is None:
@@ -272,6 +280,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 def read_json(path: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError("it holds no JSON object")
     except (OSError, ValueError) as error:
         raise RunError(f"cannot read {path}: {error}. Delete the run folder and start anew.") from error
     return content

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from rote.analysis.coverage import coverage, longest
+from rote.analysis.coverage import coverage, longest, merge_spans, spans
 from rote.analysis.groups import differences, sampled_rates, with_origin
 from rote.analysis.nearverbatim import near_summary
 from rote.analysis.rates import rates, rates_by
@@ -55,6 +55,7 @@ def summarise(run: Run, logit_tolerance: float, tokenizer: Any) -> dict[str, Any
         "seconds": round(sum(f["seconds"] for f in facts), 3),
         "warnings": sorted({w for f in facts for w in f["warnings"]}),
         "versions": manifest["versions"],
+        **({"looked_at": _looked_at(first, manifest["source"]["characters"])} if manifest["kind"] == "scan" else {}),
         **({"sampling": manifest["sampling"]} if "sampling" in manifest else {}),
         "schemes": schemes,
     }
@@ -70,6 +71,12 @@ def _sampled(scores: pl.DataFrame, limits: Mapping[str, float]) -> dict[str, Any
     if by_split := rates_by(rows, "split", **limits, of=sampled_rates):
         found |= {"by_split": by_split, "differences": differences(by_split)}
     return found
+
+
+def _looked_at(scores: pl.DataFrame, length: int) -> dict[str, Any]:
+    """The characters that lie in any suffix. Of the others nothing was measured: a wide stride leaves gaps."""
+    characters = sum(end - start for start, end in merge_spans(*spans(scores)))
+    return {"characters": characters, "share": characters / length}
 
 
 def _longest_places(run: Run, scores: pl.DataFrame, tokenizer: Any) -> dict[str, Any]:

@@ -52,14 +52,15 @@ function logValue(run, column, i) {
 const levelOf = (logProb) =>
   !(logProb >= FLOOR) ? -1 : FLOOR < 0 ? Math.min(Math.trunc(LEVELS * (1 - logProb / FLOOR)), LEVELS - 1) : LEVELS - 1;
 
-// For each character of the text the likeliest row whose suffix covers it, or -1. Later fills win, so likelier go last.
+// For each character of the text the likeliest row whose suffix covers it, or -1: not looked at. Later fills win, so
+// likelier rows go last.
 function bestRows(run, column) {
   if (run.best[column]) return run.best[column];
   const values = new Float64Array(run.count);
   for (let i = 0; i < run.count; i++) values[i] = logValue(run, column, i);
   const order = Uint32Array.from(values.keys()).sort((a, b) => values[a] - values[b] || b - a);
   const rows = new Int32Array(page.length).fill(-1);
-  for (const i of order) if (values[i] > -Infinity) rows.fill(i, run.suffix_start[i], run.suffix_end[i]);
+  for (const i of order) rows.fill(i, run.suffix_start[i], run.suffix_end[i]);
   const levels = new Int8Array(run.count);
   for (let i = 0; i < run.count; i++) levels[i] = levelOf(values[i]);
   return (run.best[column] = { rows, values, levels });
@@ -111,13 +112,6 @@ function varints(bytes) {
   return values;
 }
 
-// The first row whose suffix covers the character with the largest value, also where that value is 0.
-function rowAt(run, column, character) {
-  const best = bestRows(run, column).rows[character];
-  if (best >= 0) return best;
-  return overlapping(run, character, character + 1)[0] ?? -1;
-}
-
 // Rows whose suffix overlaps [start, end): most characters first, then the likeliest.
 function overlapping(run, start, end) {
   const found = [];
@@ -138,9 +132,11 @@ function save(name, content, type) {
 function csvOf(runs) {
   const names = page.table.columns, lines = [names.join(",")];
   const quote = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const words = (text) => (/^(?:'|[\s\p{Cc}\p{Cf}]*[=+\-@＝＋－＠])/u.test(text) ? `'${text}` : text); // a spreadsheet would run it as a formula
   const cells = {
     run: (run) => run.key,
-    example_id: (run, i) => exampleId(run, i),
+    example_id: (run, i) => words(exampleId(run, i)),
+    split: (run, i) => words(run.split?.[i] ?? ""),
     scheme: (run) => run.scheme,
     greedy: (run, i) => isGreedy(run, i),
     stopped: (run, i) => isStopped(run, i),

@@ -1,5 +1,8 @@
 // The layers of a plot, each as one or a few paths, and the legend that says which is which.
 
+// Cells reach a little under their neighbours: edges that meet would let the page shine through.
+const OVERLAP = 0.6;
+
 const COLOURS = 8;
 const DASHES = ["", "8 3", "2 3", "9 3 2 3", "15 4", "4 4", "9 3 2 3 2 3", "1 4"];
 const RULES = ["6 4", "2 3", "10 3 2 3"];
@@ -104,7 +107,7 @@ const DRAW = {
     eachRow(layer, ["x0", "x1", "y0", "y1", "value"], (row, x0, x1, y0, y1, value) => {
       const [left, top] = [px(x0), py(y1)];
       paths[cellLevel(value)] +=
-        `M${round(left)} ${round(top)}h${round(px(x1) - left)}v${round(py(y0) - top)}h${round(left - px(x1))}z`;
+        `M${round(left)} ${round(top)}H${round(px(x1) + OVERLAP)}V${round(py(y0) + OVERLAP)}H${round(left)}z`;
     });
     paths.forEach((path, level) => path && add(group, "path", { class: `cell h${level}`, d: path }));
   },

@@ -1,5 +1,7 @@
 // The text itself, shaded as it comes into view, and the panel that shows one passage.
 
+const UNSEEN = "This character lies in no window’s suffix, so nothing was measured here. A smaller stride leaves fewer such places.";
+
 function startReader(runs) {
   const host = document.getElementById("page-text");
   if (!host) return null;
@@ -47,7 +49,7 @@ function startReader(runs) {
     return (k) => {
       const c = first + k, row = rows[c], level = row < 0 ? -1 : levels[row];
       const chosen = c < start || c >= end ? "" : c < middle ? " chosen-prefix" : " chosen";
-      return (level < 0 ? "" : `t${level}`) + chosen;
+      return (row < 0 ? "unseen" : level < 0 ? "" : `t${level}`) + chosen;
     };
   }
 
@@ -108,7 +110,7 @@ function startReader(runs) {
     if (!block) return;
     const settle = (turn) => {
       shade(block);
-      const mark = block.querySelector(".chosen") ?? block;
+      const mark = block.querySelector(".chosen") ?? (scanned ? rangeAt(block, character) : block);
       const away = mark.getBoundingClientRect().top - host.getBoundingClientRect().top - host.clientHeight / 3;
       host.scrollTop += away;
       if (turn < 4 && Math.abs(away) > 2) requestAnimationFrame(() => settle(turn + 1));
@@ -116,16 +118,32 @@ function startReader(runs) {
     settle(0);
   }
 
+  // The character as a range, for its place on the screen.
+  function rangeAt(block, character) {
+    const range = document.createRange(), walker = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
+    let left = characters(block).slice(0, character - Number(block.dataset.at)).join("").length;
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      if (left < node.length) {
+        range.setStart(node, left);
+        range.setEnd(node, left + 1);
+        return range;
+      }
+      left -= node.length;
+    }
+    return block;
+  }
+
   // Show a row, or the likeliest row at a character; `jump` brings it into view.
   async function open(runIndex, column, character, row = null, jump = true) {
     const run = runs[runIndex];
-    if (row === null) row = rowAt(run, column, character);
+    if (row === null) row = bestRows(run, column).rows[character];
     if (runIndex !== shadedBy.run || column !== shadedBy.column) setShading(runIndex, column);
     if (row < 0) {
       current = null;
       reshade();
       if (jump) scrollTo(character);
-      panel.replaceChildren(textOf("p", "No suffix covers this character: it is never generated, only given.", "caption"));
+      panel.replaceChildren(textOf("p", UNSEEN, "caption"));
+      said.replaceChildren(UNSEEN);
       return;
     }
     current = { run, row };
@@ -267,7 +285,7 @@ function passageFacts(run, row) {
     list.append(item);
     return item;
   };
-  const logProb = run.log_prob[row], key = keyOf(run, row, "log_prob"), least = isStopped(run, row) ? "at least " : "";
+  const logProb = run.log_prob[row], key = keyOf(run, row, "log_prob"), least = isStopped(run, row) && logProb > -Infinity ? "at least " : "";
   const symbol = document.createElement("i");
   symbol.textContent = "p";
   const subscript = textOf("sub", "z");

@@ -14,7 +14,8 @@ function startStrips(runs, open) {
 
   function colours() {
     const style = getComputedStyle(document.documentElement);
-    return Array.from({ length: LEVELS }, (_, level) => style.getPropertyValue(`--h${level}`).trim());
+    const found = Array.from({ length: LEVELS }, (_, level) => style.getPropertyValue(`--h${level}`).trim());
+    return Object.assign(found, { unseen: style.getPropertyValue("--unseen").trim() });
   }
 
   function draw(canvas, palette) {
@@ -23,14 +24,14 @@ function startStrips(runs, open) {
     canvas.width = count;
     canvas.height = 1;
     const context = canvas.getContext("2d");
-    let level = -1, from = 0;
+    let level = -1, from = 0; // -1: below tau, -2: not looked at
     const paint = (to) => {
-      if (level < 0) return;
-      context.fillStyle = palette[level];
+      if (level === -1) return;
+      context.fillStyle = level === -2 ? palette.unseen : palette[level];
       context.fillRect(from, 0, to - from, 1);
     };
     for (let x = 0; x < count; x++) {
-      let highest = -1;
+      let highest = -2;
       for (let c = edge(x, count), end = edge(x + 1, count); c < end; c++) {
         if (rows[c] >= 0 && levels[rows[c]] > highest) highest = levels[rows[c]];
       }
@@ -91,7 +92,7 @@ function startStrips(runs, open) {
     const places = `Characters ${show.count(start)} to ${show.count(end)}, ${place(start)} of the text: `;
     now.replaceChildren(textOf("span", places, "place"));
     if (canvases.length > 1) now.prepend(textOf("bdi", `${canvases[lane].previousElementSibling.textContent}. `));
-    if (best < 0) now.append("no probability above 0");
+    if (best < 0) now.append("not looked at, in no window’s suffix");
     else now.append("up to ", probabilityOf(run, best, column));
     lanes.setAttribute("aria-valuenow", String(at));
     lanes.setAttribute("aria-valuetext", now.textContent);
@@ -206,7 +207,7 @@ function probabilityOf(run, i, column) {
     found.append(run.sampled ? " (lower end of the interval)" : " (certified)");
     return found;
   }
-  if (isStopped(run, i)) found.append("at most ");
+  if (isStopped(run, i) && run.log_prob[i] > -Infinity) found.append("at most ");
   found.append(keyed("data", keyOf(run, i, "log_prob"), "probability", show.probability(run.log_prob[i]), run.log_prob[i]));
   return found;
 }
