@@ -204,7 +204,8 @@ def test_texts_of_examples_that_were_changed_are_refused(model: Any, tmp_path: P
 def test_a_scan_says_how_much_of_the_text_it_looked_at(model: Any, text: str, tmp_path: Path) -> None:
     run = rote.scan(text, model, out=tmp_path / "run", prefix=8, suffix=6, stride=150)
     seen = {c for start, end in run.scores.select("suffix_start", "suffix_end").rows() for c in range(start, end)}
-    assert run.summary["looked_at"] == {"characters": len(seen), "share": len(seen) / len(text)}
+    between = max(seen) + 1 - min(seen) - len(seen)
+    assert run.summary["looked_at"] == {"characters": len(seen), "share": len(seen) / len(text), "gaps": between}
     words = "\n".join(summary_lines(run.manifest, run.summary))
     assert "were not looked at, and no share of the text can be larger than that" in words
     close = rote.scan(text, model, out=tmp_path / "close", prefix=8, suffix=6, stride=5)

@@ -15,7 +15,7 @@ from rote.report.keys import derived, plain
 from rote.report.method import cost, numeric_doubt, parts_within
 from rote.report.sampled import sample_facts, sampled_headline, sampled_lede, sampled_lines
 
-ENOUGH = 0.95  # share of the text in some suffix from which on nothing need be said of the rest
+GAPS = 0.05  # share of the text between suffixes from which on it must be said that it was not looked at
 EVEN = "0.5"  # the coverage threshold of a scan's headline
 
 
@@ -68,13 +68,15 @@ def lede(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mapping
             f"from its prefix is exactly its suffix with probability {tau} or more. "
             f"Greedy decoding gives back {show.rate(rates['greedy_rate'])}."
         )
-    return _scan_lede(manifest, found, tau) + _gaps(summary)
+    return _scan_lede(manifest, found, tau) + _gaps(manifest, summary)
 
 
-def _gaps(summary: Mapping[str, Any]) -> str:
-    """A warning where windows are so far apart that much of the text lies in no suffix."""
+def _gaps(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
+    """A warning where windows are so far apart that much of the text lies in no suffix, if nobody chose them so."""
     looked_at = summary.get("looked_at")
-    if looked_at is None or looked_at["share"] >= ENOUGH:
+    if looked_at is None or manifest["windows"].get("within"):
+        return ""
+    if looked_at["gaps"] <= GAPS * manifest["source"]["characters"]:
         return ""
     return (
         f" The windows’ suffixes lie in only {show.percent(looked_at['share'])} of the text’s characters; the others "

@@ -74,9 +74,11 @@ def _sampled(scores: pl.DataFrame, limits: Mapping[str, float]) -> dict[str, Any
 
 
 def _looked_at(scores: pl.DataFrame, length: int) -> dict[str, Any]:
-    """The characters that lie in any suffix. Of the others nothing was measured: a wide stride leaves gaps."""
-    characters = sum(end - start for start, end in merge_spans(*spans(scores)))
-    return {"characters": characters, "share": characters / length}
+    """The characters that lie in any suffix, and those that a wide stride leaves between them, not measured."""
+    covered = merge_spans(*spans(scores))
+    characters = sum(end - start for start, end in covered)
+    gaps = covered[-1][1] - covered[0][0] - characters if covered else 0
+    return {"characters": characters, "share": characters / length, "gaps": gaps}
 
 
 def _longest_places(run: Run, scores: pl.DataFrame, tokenizer: Any) -> dict[str, Any]:
