@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache, cached_property
 from pathlib import Path
@@ -18,7 +19,7 @@ SHOWN = 100
 LONG = 80
 
 
-class PageTruth:
+class PageTruth(ABC):
     """A folder. `manifest` has what the words of its page are made of; `prose`: its numbers that are no results."""
 
     prose: tuple[str, ...] = ()
@@ -36,8 +37,9 @@ class PageTruth:
     def figures(self) -> dict[str, Figure]:
         return {figure.name: figure for figure in self._made()}
 
+    @abstractmethod
     def _made(self) -> list[Figure]:
-        raise NotImplementedError
+        """The figures of the page, made anew from what is stored."""
 
     def _number(self, key: str) -> Any:
         head, _, rest = key.partition("/")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,15 @@ def looked_at(rows: pl.DataFrame, length: int) -> list[bool]:
     return [any(start <= character < end for start, end in spans) for character in range(length)]
 
 
+def floored(log_prob: float) -> str:
+    """A certified lower bound in three decimals, or two digits where it is small: never more than it is."""
+    value = math.exp(log_prob) * (1 + 1e-15)  # the logarithm was taken only to compare
+    if value >= 0.001 or value == 0:
+        return "1" if value >= 1 else f"{math.floor(value * 1000) / 1000:.3f}" if value else "0"
+    exponent = math.floor(math.log10(value))
+    return f"{math.floor(value / 10.0 ** (exponent - 1)) / 10:.1f}e{exponent:+03d}"
+
+
 def level(log_prob: float) -> str:
     return f"t{min(int(LEVELS * (1 - log_prob / TAU)), LEVELS - 1)}" if log_prob >= TAU else ""
 
@@ -135,7 +145,8 @@ def test_pointing_at_a_strip_tells_the_place_and_the_highest_probability_there(p
             assert start <= share * length <= end + 1
             assert end - start in (length // bins, length // bins + 1)
             highest = max(best[start:end])
-            words = f"up to {show.probability(highest)}" if any(seen[start:end]) else "not looked at"
+            shown = show.probability(highest) if column == "log_prob" else floored(highest)
+            words = f"up to {shown}" if any(seen[start:end]) else "not looked at"
             assert words in said
 
 
@@ -154,6 +165,33 @@ def test_zoomed_in_a_strip_is_exact_to_the_character(page: Any, scanned: Run) ->
         assert ("not looked at" in said) == (not seen[at])
         if seen[at]:
             assert said.endswith(f"up to {show.probability(best[at])}")
+
+
+def test_where_windows_were_given_up_a_strip_claims_no_more_than_is_known(
+    browser: Any, bundled: Any, alice: str, gatsby: str, tmp_path: Path
+) -> None:
+    """Of a window given up early only a bound is known, so that no highest probability below tau can be told."""
+    text = alice[3000:4500] + gatsby[5000:7500]
+    run = rote.scan(text, bundled, out=tmp_path / "run", stride=30, tau=0.01, stop_early=True)
+    rows = run.scores
+    assert rows["stopped"].any()
+    known = best_by_character(rows.filter(~rows["stopped"]), len(text), "log_prob")
+    seen = looked_at(rows, len(text))
+    told = set()
+    with opened(browser, run.folder / "report.html") as page:
+        page.wait_for_selector("html[data-ready=yes]")
+        page.focus("#lanes")
+        for _ in range(40):
+            said = page.get_attribute("#lanes", "aria-valuetext")
+            start, end = (int(n.replace(",", "")) for n in re.findall(r"Characters ([\d,]+) to ([\d,]+),", said)[0])
+            highest = max(known[start:end])
+            words = "not looked at" if not any(seen[start:end]) else "below τ"
+            if highest >= math.log(0.01):
+                words = f"up to {show.probability(highest)}"
+            assert said.partition("of the text: ")[2].startswith(words)
+            told.add(words.split()[0])
+            page.keyboard.press("Shift+ArrowRight")
+    assert told == {"not", "below", "up"}
 
 
 def test_clicking_a_strip_opens_the_passage_and_brings_it_into_view(page: Any, scanned: Run) -> None:

@@ -124,7 +124,8 @@ def details(packed: Packed, run: dict[str, Any]) -> dict[int, dict[str, Any]]:
             parts.append(content[at : at + size])
             at += size
         assert at == len(content)
-        places, counts, end_counts = (struct.unpack(f"<{len(part) // 2}H", part) for part in parts[:3])
+        places = struct.unpack(f"<{len(parts[0]) // 2}H", parts[0])
+        counts, end_counts = numbers(parts[1]), numbers(parts[2])
         lengths, ranks = numbers(parts[3]), numbers(parts[6])
         outputs, token, piece = json.loads(parts[7]), 0, 0
         for number, inside in enumerate(places):
@@ -306,3 +307,32 @@ def test_a_probability_on_a_rounding_border_speaks_for_no_other() -> None:
         places, palette = printed(np.array(log_probs))
         wrong = [v for v, place in zip(log_probs, places, strict=True) if palette[place] != show.probability(v)]
         assert len(set(wrong) - set(borders)) == 0  # on the border itself either is right
+
+
+def plain(count: int) -> pl.DataFrame:
+    """So many rows with nothing special about them."""
+    one = {"scheme": SCHEME, "log_prob": -1.0, "greedy": True, "stopped": False, "token_log_probs": [], "ranks": []}
+    return table([{**one, "example_id": f"e{i}"} for i in range(count)], near=False)
+
+
+def test_examples_without_a_place_stand_beside_those_with_one() -> None:
+    rows = plain(2).with_columns(
+        start=pl.Series([None, 40]), suffix_start=pl.Series([None, 50]), suffix_end=pl.Series([None, 70])
+    )
+    packed = pack([Side("", "m", SCHEME, rows)], tau=TAU, length=None, unit="example")
+    (run,) = packed.data["runs"]
+    assert column(packed, run, "suffix_start") == [-1, 50]
+    assert column(packed, run, "suffix_end") == [-1, 70]
+
+
+def test_a_suffix_may_have_more_tokens_than_sixteen_bits_count() -> None:
+    many = 70_000
+    rows = plain(1).with_columns(
+        token_log_probs=pl.Series([[-0.5] * many], dtype=pl.List(pl.Float32)),
+        ranks=pl.Series([[2] * many], dtype=pl.List(pl.Int32)),
+        token_ends=pl.Series([list(range(1, many + 1))], dtype=pl.List(pl.Int32)),
+    )
+    packed = pack([Side("", "m", SCHEME, rows)], tau=TAU, length=None, unit="example")
+    (run,) = packed.data["runs"]
+    tokens = details(packed, run)[0]["tokens"]
+    assert (len(tokens), tokens[-1]) == (many, [show.probability(-0.5), 2, many])

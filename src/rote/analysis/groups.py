@@ -28,6 +28,9 @@ from rote.extraction.odds import wilson
 NAMED = ("greedy_rate", "rate_at_tau", f"rate_at_{LOWER_TAU}", "maximum_rate")
 HELD_OUT = "held-out"
 
+MOST_GROUPS = 12
+"""More distinct counts of repetitions than this are put together."""
+
 _ORIGIN = ("corpus", "document", "run")
 
 
@@ -70,6 +73,17 @@ def with_origin(scores: pl.DataFrame) -> pl.DataFrame:
             row = found.row(int(found[name].is_null().arg_max() or 0), named=True)
             raise InputError(f"example {row['example_id']!r} has no {name} in its metadata; rote rate did not draw it.")
     return found.with_columns(pl.col("run").cast(pl.Int64))
+
+
+def binned_repetitions(scores: pl.DataFrame) -> tuple[pl.DataFrame, bool]:
+    """Rows whose `repetitions` are put together by powers of two where they have many values, and whether they were.
+
+    A group is then named by the power of two that it begins with: 4 stands for 4 to 7. 0 stays 0.
+    """
+    if scores["repetitions"].n_unique() <= MOST_GROUPS:
+        return scores, False
+    power = pl.col("repetitions").map_elements(lambda n: 1 << (n.bit_length() - 1) if n > 0 else 0, pl.Int64)
+    return scores.with_columns(power), True
 
 
 def sampled_rates(

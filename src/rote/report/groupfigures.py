@@ -9,13 +9,11 @@ from typing import Any
 import polars as pl
 
 from rote.analysis.distribution import decades, shares_at_least
-from rote.analysis.groups import sampled_rates
+from rote.analysis.groups import binned_repetitions, sampled_rates
 from rote.analysis.rates import rates_by
 from rote.report import show
 from rote.report.figure import Axis, Figure, Layer
 from rote.report.layers import FLOOR, intervals, rate_table, rule, sentences, setting, stopped_sentence
-
-_MOST_GROUPS = 12  # more distinct repetition counts than this are put together by powers of two
 
 GROUP_FIGURES = {
     "repetitions": "examples with repetitions",
@@ -27,31 +25,15 @@ GROUP_FIGURES = {
 
 def repetitions(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> Figure | None:
     """Rate at tau, and greedy, against how often an example stands in the training data."""
-    counts = rows["repetitions"]
-    if counts.null_count() == rows.height:
+    if rows["repetitions"].null_count() == rows.height:
         return None
-    binned = counts.n_unique() > _MOST_GROUPS
-    if binned:
-        bits = pl.Series([None if n is None else 1 << (n.bit_length() - 1) if n > 0 else 0 for n in counts])
-        rows = rows.with_columns(bits.cast(pl.Int64).alias("repetitions"))
+    rows, binned = binned_repetitions(rows)
     groups = [group for group in _groups(manifest, summary, rows, "repetitions") if group["repetitions"] is not None]
     left = rows["repetitions"].null_count()
     names = [_times(group["repetitions"], binned) for group in groups]
-    drawn, table = _two_rates(groups, names, "repetitions", summary["tau"])
-    return Figure(
-        name="repetitions",
-        title="Rate by repetitions",
-        caption=sentences(
-            f"Share of examples extractable at τ = {summary['tau']:g}, and given back by greedy decoding, by how often "
-            f"they stand in the training data. {_sure(manifest)}",
-            f"{show.counted(left, 'example')} that do not say: left out." if left else "",
-            setting(manifest, rows["scheme"][0]),
-        ),
-        x=Axis("Repetitions", "category", names=tuple(names), limits=(-0.5, len(names) - 0.5)),
-        y=Axis("Rate", format="percent", limits=(0.0, 1.0)),
-        layers=drawn,
-        table=table,
-    )
+    unsaid = f"{show.counted(left, 'example')} that do not say: left out." if left else ""
+    said = ", by how often they stand in the training data"
+    return _rates("repetitions", manifest, summary, rows, groups, names, said=said, left_out=unsaid, joined=True)
 
 
 def splits(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> Figure | None:
@@ -60,17 +42,33 @@ def splits(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.Dat
     if not groups:
         return None
     names = [show.literal(group["split"]) for group in groups]
-    drawn, table = _two_rates(groups, names, "split", summary["tau"], joined=False)
+    return _rates("split", manifest, summary, rows, groups, names, said="", left_out=_without(rows), joined=False)
+
+
+def _rates(
+    key: str,
+    manifest: Mapping[str, Any],
+    summary: Mapping[str, Any],
+    rows: pl.DataFrame,
+    groups: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    *,
+    said: str,
+    left_out: str,
+    joined: bool,
+) -> Figure:
+    """The two rates of each group. `said`: of what they are, in the caption; `joined`: whether a line goes through."""
+    tau = summary["tau"]
+    drawn, table = _two_rates(groups, names, key, tau, joined=joined)
     return Figure(
-        name="splits",
-        title="Rate by split",
+        name={"split": "splits"}.get(key, key),
+        title=f"Rate by {key}",
         caption=sentences(
-            f"Share of examples extractable at τ = {summary['tau']:g}, and given back by greedy decoding. "
-            f"{_sure(manifest)}",
-            _without(rows),
+            f"Share of examples extractable at τ = {tau:g}, and given back by greedy decoding{said}. {_sure(manifest)}",
+            left_out,
             setting(manifest, rows["scheme"][0]),
         ),
-        x=Axis("Split", "category", names=tuple(names), limits=(-0.5, len(names) - 0.5)),
+        x=Axis(key.capitalize(), "category", names=tuple(names), limits=(-0.5, len(names) - 0.5)),
         y=Axis("Rate", format="percent", limits=(0.0, 1.0)),
         layers=drawn,
         table=table,
@@ -126,7 +124,7 @@ def _split_groups(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows:
 
 
 def _two_rates(
-    groups: Sequence[Mapping[str, Any]], names: Sequence[str], key: str, tau: float, *, joined: bool = True
+    groups: Sequence[Mapping[str, Any]], names: Sequence[str], key: str, tau: float, *, joined: bool
 ) -> tuple[tuple[Layer, ...], pl.DataFrame]:
     """The rate at tau and the greedy rate of each group, side by side."""
     layers: list[Layer] = []

@@ -109,9 +109,9 @@ def _columns(packed: Packed, side: Side, exact: bool) -> dict[str, dict[str, str
     """By name: the blob, and how it is written. `d4`: differences of 32-bit integers; `f8`, `f4`, `u1`: as in numpy."""
     rows, found = side.rows, {}
     real = "f8" if exact else "f4"
-    if not rows["suffix_start"].null_count():
-        for name in ("start", "suffix_start", "suffix_end"):
-            found[name] = _column(packed, rows[name].to_numpy(), "d4")
+    if not _empty(rows, "suffix_start"):
+        for name in ("start", "suffix_start", "suffix_end"):  # -1: an example that has no place in a text
+            found[name] = _column(packed, rows[name].fill_null(-1).to_numpy(), "d4")
     found["log_prob"] = _column(packed, rows["log_prob"].to_numpy(), real)
     flags = rows["greedy"].to_numpy().astype(np.uint8) | rows["stopped"].to_numpy().astype(np.uint8) << 1
     if side.near:
@@ -272,8 +272,8 @@ def _blocks(rows: pl.DataFrame, tokens: _Tokens, kept: NDArray[np.int64]) -> lis
         codes = tokens.codes[at]
         sections = [
             (own - first).astype("<u2").tobytes(),
-            tokens.counts[own].astype("<u2").tobytes(),
-            tokens.end_counts[own].astype("<u2").tobytes(),
+            varints(tokens.counts[own]),
+            varints(tokens.end_counts[own]),
             varints(tokens.lengths[_spread(end_starts, own)]),
             (codes & 255).astype(np.uint8).tobytes(),
             (codes >> 8).astype(np.uint8).tobytes(),

@@ -9,13 +9,11 @@ from typing import Any, Literal
 import polars as pl
 
 from rote.analysis.coverage import location
-from rote.analysis.groups import sampled_rates, with_origin
+from rote.analysis.groups import binned_repetitions, sampled_rates, with_origin
 from rote.analysis.rates import rates_by
 from rote.report import show
 from rote.report.books import excerpt
 from rote.report.keys import derived, key_of, keyed, mark, number_in, plain
-
-_MOST_GROUPS = 12  # more distinct repetition counts than this are put together by powers of two
 
 
 def coverage_table(found: Mapping[str, Any]) -> list[list[str]]:
@@ -107,8 +105,7 @@ def groups(
     for key in keys:
         if key not in rows.columns or rows[key].null_count() == rows.height:
             continue
-        binned = key == "repetitions" and rows[key].n_unique() > _MOST_GROUPS
-        table = rows.with_columns(pl.col(key).map_elements(_power_of_two, return_dtype=pl.Int64)) if binned else rows
+        table, binned = binned_repetitions(rows) if key == "repetitions" else (rows, False)
         sampled = "sampling" in manifest
         if found is not None and not binned:
             own = found[f"by_{key}"]
@@ -206,11 +203,6 @@ def distribution(rows: pl.DataFrame) -> dict[str, Any]:
             for low, high, count in decades
         ],
     }
-
-
-def _power_of_two(repetitions: int) -> int:
-    """The largest power of two that is at most this; 0 stays 0."""
-    return 1 << (repetitions.bit_length() - 1) if repetitions > 0 else 0
 
 
 def _group_row(group: Mapping[str, Any], value: Any, binned: bool) -> dict[str, Any]:

@@ -33,6 +33,7 @@ async function loadRun(run) {
   run.blocks = new Map();
   run.best = {};
   run.near = "lower" in run;
+  run.stopsEarly = run.flags.some((flags) => flags & 2);
   return run;
 }
 
@@ -80,7 +81,7 @@ function readBlock(run, bytes) {
   let at = 8 * 4;
   const parts = [];
   for (let i = 0; i < 8; i++) parts.push(bytes.subarray(at, (at += header.getUint32(4 * i, true))));
-  const [places, counts, endCounts] = parts.slice(0, 3).map(shorts);
+  const places = shorts(parts[0]), counts = varints(parts[1]), endCounts = varints(parts[2]);
   const lengths = varints(parts[3]), low = parts[4], high = parts[5], ranks = varints(parts[6]);
   const outputs = JSON.parse(new TextDecoder().decode(parts[7]));
   const found = new Map();
@@ -142,6 +143,9 @@ function csvOf(runs) {
     stopped: (run, i) => isStopped(run, i),
     verdict: (run, i) => verdictOf(run, i),
     log_prob: (run, i) => (run.log_prob[i] === -Infinity ? "-inf" : run.log_prob[i]),
+    ...Object.fromEntries(
+      ["start", "suffix_start", "suffix_end"].map((name) => [name, (run, i) => (run[name]?.[i] >= 0 ? run[name][i] : "")]),
+    ),
   };
   for (const run of runs) {
     for (let i = 0; i < run.count; i++) {

@@ -265,7 +265,7 @@ function passage(runs, run, row, details, texts) {
 function passageTitle(run, row) {
   const title = document.createElement("h3");
   if (run.ids) title.append(textOf("bdi", exampleId(run, row)));
-  if (run.suffix_start) {
+  if (run.suffix_start?.[row] >= 0) {
     title.append(run.ids ? ", characters " : "Characters ");
     for (const [name, between] of [["suffix_start", " to "], ["suffix_end", ""]]) {
       title.append(keyed("data", keyOf(run, row, name), "count", show.count(run[name][row]), run[name][row]), between);

@@ -84,15 +84,16 @@ function startStrips(runs, open) {
     for (let c = start; c < end; c++) {
       if (rows[c] >= 0 && (best < 0 || values[rows[c]] > values[best])) (best = rows[c]), (where = c);
     }
-    return { run, column: canvas.dataset.column, start, end, best, where };
+    return { run, column: canvas.dataset.column, start, end, best, where, reached: best >= 0 && values[best] >= FLOOR };
   }
 
   function tell() {
-    const { run, column, start, end, best } = under(lane, at);
+    const { run, column, start, end, best, reached } = under(lane, at);
     const places = `Characters ${show.count(start)} to ${show.count(end)}, ${place(start)} of the text: `;
     now.replaceChildren(textOf("span", places, "place"));
     if (canvases.length > 1) now.prepend(textOf("bdi", `${canvases[lane].previousElementSibling.textContent}. `));
     if (best < 0) now.append("not looked at, in no window’s suffix");
+    else if (run.stopsEarly && !reached) now.append("below τ"); // of windows given up early no more is known
     else now.append("up to ", probabilityOf(run, best, column));
     lanes.setAttribute("aria-valuenow", String(at));
     lanes.setAttribute("aria-valuetext", now.textContent);
@@ -199,11 +200,12 @@ function textOf(tag, text, name = "") {
   return element;
 }
 
-// A row's probability as a keyed number, and how many prompts that is.
+// A row's probability as a keyed number, and what kind of bound it is where it is one.
 function probabilityOf(run, i, column) {
   const found = document.createElement("span");
   if (column === "lower") {
-    found.append(keyed("data", keyOf(run, i, "lower"), "number", show.probability(Math.log(run.lower[i])), run.lower[i]));
+    const [low] = show.bounds(run.lower[i], 1); // rounded down: no more is claimed than was found
+    found.append(keyed("data", keyOf(run, i, "lower"), "number", low, run.lower[i]));
     found.append(run.sampled ? " (lower end of the interval)" : " (certified)");
     return found;
   }
