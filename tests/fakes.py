@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,3 +51,52 @@ class HashModel:
 
     def memory(self, positions: int) -> Replay:
         return Replay(self, positions)
+
+
+Tokens = tuple[int, ...]
+
+
+class ReciteModel(HashModel):
+    """Knows texts by heart, and finds back into them after a token too many, one too few or a wrong one.
+
+    `firmness` is what the logit of the text's next token has before the others; the rest is noise on a grid. What comes
+    next depends on `context` alone: outputs by the thousand share a few distributions, so all of them can be written
+    out. Where the last tokens stand in the text near the place where they would if nothing had been edited, the text
+    goes on from there; else it goes on at that place.
+    """
+
+    def __init__(
+        self, texts: Sequence[tuple[Tokens, Tokens]], *args: Any, firmness: float, grid: float = 0.1, reach: int = 2,
+        banned: int = -1, eos_ids: frozenset[int] = frozenset(), **options: Any,
+    ) -> None:  # fmt: skip
+        """`texts`: pairs of prefix and suffix."""
+        super().__init__(*args, **options)
+        self.firmness, self.grid, self.reach, self.banned, self.eos_ids = firmness, grid, reach, banned, eos_ids
+        bos = () if self.bos_id is None else (self.bos_id,)
+        self._texts = [(bos + prefix, bos + prefix + suffix) for prefix, suffix in texts]
+        self._known: dict[tuple[int, ...], np.ndarray] = {}
+
+    def context(self, history: Tokens) -> tuple[int, ...]:
+        """(text, place in it, tokens so far, last token): all that the next logits depend on."""
+        for number, (prompt, text) in enumerate(self._texts):
+            if history[: len(prompt)] == prompt:
+                place = len(history)
+                for off in sorted(range(-self.reach, self.reach + 1), key=abs):
+                    if text[: place + off][-2:] == history[-2:]:
+                        place += off
+                        break
+                return number, place, len(history), history[-1]
+        return -1, 0, len(history), history[-1]
+
+    def logits_after(self, history: Tokens) -> np.ndarray:
+        context = self.context(history)
+        if context not in self._known:
+            rng = np.random.default_rng([self.seed, *(c + 1 for c in context)])
+            logits = np.round(rng.normal(size=self.vocabulary) / self.grid) * self.grid
+            number, place = context[:2]
+            if number >= 0 and place < len(self._texts[number][1]):
+                logits[self._texts[number][1][place]] += self.firmness
+            if self.banned >= 0:
+                logits[self.banned] = -np.inf
+            self._known[context] = logits
+        return self._known[context]

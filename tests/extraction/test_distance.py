@@ -17,9 +17,9 @@ from rote.errors import InputError
 from rote.extraction import distance as distances
 from rote.extraction.distance import Metric
 from tests.reference import near as reference
+from tests.reference.near import FAR
 
 VOCABULARY, EOS, LONGEST = 3, 2, 5
-FAR = 99  # beyond every tolerance
 
 Tokens = tuple[int, ...]
 
@@ -54,19 +54,7 @@ def extremes(distance: str, eos: str, written: Tokens, suffix: Tokens) -> tuple[
     return min(p[0] for p in parts), max(p[1] for p in parts)
 
 
-@cache
-def formula(distance: str, eos: str, published: bool, written: Tokens, suffix: Tokens) -> tuple[int, int]:
-    """(floor, ceil) as defined on the whole matrix, for an output that goes on."""
-    t, length = len(written), len(suffix)
-    if distance == "hamming":
-        floor = sum(a != b for a, b in zip(written, suffix, strict=False))
-        ceil = floor + length - t
-    else:
-        row = reference.levenshtein_rows(written, suffix)[-1]
-        paid = [0 if published else max(0, t - j) if eos == "stop" else abs(t - j) for j in range(length + 1)]
-        floor = min(d + more for d, more in zip(row, paid, strict=True))
-        ceil = length - t + min(row[t:])
-    return floor, FAR if eos == "exclude" and length - t > 1 else ceil
+formula = cache(reference.floor_and_ceil)
 
 
 def partial_outputs(eos: str, written: int) -> Iterator[tuple[Tokens, Tokens]]:

@@ -6,7 +6,7 @@ Slow and obvious; shares no code with rote.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +42,32 @@ def hamming(output: Sequence[int], suffix: Sequence[int]) -> int:
     return count
 
 
+FAR = 99  # beyond every tolerance
+
+
+def floor_and_ceil(distance: str, eos: str, published: bool, written: Tokens, suffix: Tokens) -> tuple[int, int]:
+    """(floor, ceil) as defined on the whole matrix, for an output that goes on or is as long as the suffix."""
+    t, length = len(written), len(suffix)
+    if distance == "hamming":
+        floor = sum(a != b for a, b in zip(written, suffix, strict=False))
+        ceil = floor + length - t
+    else:
+        row = levenshtein_rows(written, suffix)[-1]
+        paid = [0 if published else max(0, t - j) if eos == "stop" else abs(t - j) for j in range(length + 1)]
+        floor = min(d + more for d, more in zip(row, paid, strict=True))
+        ceil = length - t + min(row[t:])
+    return floor, FAR if eos == "exclude" and length - t > 1 else ceil
+
+
+def state(written: Tokens, suffix: Tokens, distance: str, tolerance: int) -> list[int]:
+    """The part of the matrix's last row that a tolerance can see: what lies beyond it is tolerance + 1."""
+    if distance == "hamming":
+        return [sum(a != b for a, b in zip(written, suffix, strict=False))]
+    row = levenshtein_rows(written, suffix)[-1]
+    columns = range(len(written) - tolerance, len(written) + tolerance + 1)
+    return [min(row[j], tolerance + 1) if 0 <= j < len(row) else tolerance + 1 for j in columns]
+
+
 DISTANCES: dict[str, Callable[[Sequence[int], Sequence[int]], int]] = {"levenshtein": levenshtein, "hamming": hamming}
 
 
@@ -54,21 +80,32 @@ class Tree:
         history: Tokens,
         scheme: tuple[float, int | None, float | None],
         eos_ids: Iterable[int],
+        alike: Callable[[Tokens], Hashable] = lambda history: history,
     ) -> None:
+        """`alike`: histories with equal values of it are known to have equal logits."""
         self.logits_after, self.history, self.scheme, self.eos_ids = logits_after, history, scheme, frozenset(eos_ids)
-        self._known: dict[Tokens, dict[int, float]] = {}
+        self._alike = alike
+        self._known: dict[Hashable, dict[int, float]] = {}
 
     def following(self, written: Tokens) -> dict[int, float]:
         """The log-probability of every token that may come next, by rising id."""
-        if written not in self._known:
+        key = self._alike(self.history + written)
+        if key not in self._known:
             logits = np.asarray(self.logits_after(self.history + written), dtype=np.float32).astype(np.float64)
             kept = decoding.support(logits, *self.scheme)
             found = {token: decoding.log_prob(logits, token, *self.scheme) for token in kept}
-            self._known[written] = {token: log_prob for token, log_prob in found.items() if log_prob > -math.inf}
-        return self._known[written]
+            self._known[key] = {token: log_prob for token, log_prob in found.items() if log_prob > -math.inf}
+        return self._known[key]
 
     def log_prob(self, output: Tokens) -> float:
         return sum(self.following(output[:i]).get(token, -math.inf) for i, token in enumerate(output))
+
+    def bounds(self, output: Tokens, suffix: Tokens, distance: str, eos: str) -> tuple[int, int]:
+        """(floor, ceil) of an output whose last token may have ended it; FAR where it does not count."""
+        if output and output[-1] in self.eos_ids and len(output) < len(suffix) and eos != "ignore":
+            end = DISTANCES[distance](output, suffix) if eos == "stop" else FAR
+            return end, end
+        return floor_and_ceil(distance, eos, False, output, suffix)
 
     def outputs(self, length: int, eos: str) -> dict[Tokens, float]:
         """Every output that counts, and its log-probability."""
@@ -91,6 +128,26 @@ def near_probabilities(outputs: Mapping[Tokens, float], suffix: Tokens, distance
     measure = DISTANCES[distance]
     found = [(measure(output, suffix), math.exp(log_prob)) for output, log_prob in outputs.items()]
     return [math.fsum(mass for d, mass in found if d <= tolerance) for tolerance in range(largest + 1)]
+
+
+def near_probabilities_of_many(tree: Tree, suffix: Tokens, distance: str, eos: str, largest: int) -> list[float]:
+    """The same for outputs by the thousand: each beginning's row of the matrix is worked out once."""
+    masses = [0.0] * (largest + 2)
+    going: list[tuple[Tokens, float, list[int]]] = [((), 1.0, list(range(len(suffix) + 1)))]
+    while going:
+        written, mass, row = going.pop()
+        for token, more in tree.following(written).items():
+            output, total = (*written, token), mass * math.exp(more)
+            after = [row[0] + 1]
+            for j, target in enumerate(suffix, start=1):
+                after.append(min(row[j] + 1, after[-1] + 1, row[j - 1] + (token != target)))
+            early = token in tree.eos_ids and len(output) < len(suffix)
+            if len(output) == len(suffix) or (early and eos == "stop"):
+                end = after[-1] if distance == "levenshtein" else hamming(output, suffix)
+                masses[min(end, largest + 1)] += total
+            elif not (early and eos == "exclude"):
+                going.append((output, total, after))
+    return [math.fsum(masses[: e + 1]) for e in range(largest + 1)]
 
 
 @dataclass(frozen=True)
