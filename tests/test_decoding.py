@@ -36,6 +36,8 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, int, Scheme]:
 
 def one(row: np.ndarray, target: int, scheme: Scheme) -> tuple[float, float, int, bool]:
     scores = target_scores(torch.tensor(row)[None], torch.tensor([target]), [scheme])
+    base = reference.log_prob(row.astype(np.float64), target, 1.0, None, None)
+    assert float(scores.base_log_probs[0]) == pytest.approx(base, abs=2e-5)
     return (
         float(scores.log_probs[0, 0]), float(scores.margins[0, 0]), int(scores.ranks[0]), bool(scores.argmax[0]),
     )  # fmt: skip
@@ -100,6 +102,58 @@ def test_no_change_made_to_carry_the_target_across_does_so(problem: tuple[np.nda
         assert (target in kept) == (margin > 0)
 
 
+@settings(max_examples=600, deadline=None)
+@given(problems())
+def test_margins_are_no_smaller_than_they_need_be(problem: tuple[np.ndarray, int, Scheme]) -> None:
+    """One that is would exempt rows that are certain."""
+    row, target, scheme = problem
+    _, margin, _, _ = one(row, target, scheme)
+    want = reference.margin(row.astype(np.float64), target, scheme.temperature, scheme.top_k, scheme.top_p)
+    if not math.isinf(want) and abs(want) < 1e-4:  # rounding decides on which side it is
+        return
+    assert abs(margin) <= abs(want) * 1.001 + 1e-4
+    k, p = scheme.top_k or len(row), scheme.top_p or 1
+    # After top-k, tokens beyond the 2 k + 1 largest, and ties that reach there, are not looked at one by one.
+    looked_at = p == 1 or k == len(row) or (len(row) <= 2 * k + 1 and row.min() < np.sort(row)[-k])
+    if looked_at and (p == 1 or p < 1 - 1e-9):  # next to 1, room is left for rounding
+        assert margin == pytest.approx(want, rel=1e-3, abs=1e-4)
+
+
+@settings(max_examples=600, deadline=None)
+@given(problems(), st.floats(0.0, 0.6), st.integers(0, 2**32 - 1))
+def test_no_change_lifts_a_log_prob_above_its_headroom(
+    problem: tuple[np.ndarray, int, Scheme], d: float, seed: int
+) -> None:
+    row, target, scheme = problem
+    scores = target_scores(torch.tensor(row)[None], torch.tensor([target]), [scheme])
+    if scheme.greedy or scores.log_probs[0, 0] == -math.inf:
+        assert scheme.greedy is False or scores.headroom[0, 0] == 0
+        return
+    limit = float(scores.log_probs[0, 0] + scores.headroom[0, 0]) + 2 * d / scheme.temperature
+    wide, own = row.astype(np.float64), np.arange(len(row)) == target
+    order = np.argsort(np.argsort(-wide, kind="stable"))  # its place in the row, the largest first
+    moves = [np.where(own | (order > i), wide + d, wide - d) for i in range(len(row))]
+    moves += [np.where(own | (order < i), wide + d, wide - d) for i in range(len(row))]
+    moves += [wide + d * np.random.default_rng([seed, i]).uniform(-1, 1, len(row)) for i in range(4)]
+    moves += [np.where(own, wide + d, wide - d * (order + 1) / len(row))]
+    for moved in moves:
+        after = reference.log_prob(moved, target, scheme.temperature, scheme.top_k, scheme.top_p)
+        assert after <= limit + 2e-5 / scheme.temperature
+    if scheme.top_k is None and scheme.top_p in (None, 1):
+        assert scores.headroom[0, 0] == 0
+
+
+def test_headroom_by_hand() -> None:
+    """Three tie at rank 2 of 4: without two of them the others share a lighter support."""
+    row = torch.tensor([[3.0, 2.0, 2.0, 2.0, 0.0]])
+    found = target_scores(row, torch.tensor([1]), [Scheme(top_k=2), Scheme(top_k=2, top_p=0.9), Scheme(top_k=1)])
+    both, three = math.exp(3) + math.exp(2), math.exp(3) + 3 * math.exp(2)
+    assert found.headroom[0, 0] == pytest.approx(math.log(three / both), abs=1e-6)
+    nucleus = math.exp(3) + 3 * math.exp(2)  # 0.9 of it needs all three
+    assert found.headroom[1, 0] == pytest.approx(math.log(nucleus / (0.9 * both)), abs=1e-6)
+    assert found.headroom[2, 0] == 0
+
+
 def test_a_border_that_rounding_alone_decides_leaves_no_margin() -> None:
     """top_p next to 1: the sum of the others comes within a few units of the last place of it."""
     row, scheme = np.array([1.8, -1.8, 2.3, 7.2], dtype=np.float32), Scheme(0.3, None, 0.9999999999999998)
@@ -107,6 +161,12 @@ def test_a_border_that_rounding_alone_decides_leaves_no_margin() -> None:
     moved = np.where(row > row[2], row + 0.99 * abs(margin), row - 0.99 * abs(margin)).astype(np.float64)
     assert 2 in reference.support(moved, 0.3, None, scheme.top_p)
     assert 0 < margin < 2.956  # what it would be were sums exact
+
+
+def test_rounding_leaves_less_of_a_margin_where_more_is_added_up() -> None:
+    row, scheme = np.array([1.8, -1.8, 2.3, 7.2], dtype=np.float32), Scheme(0.3, None, 1 - 2.0**-45)
+    few, many = (one(np.append(row, [-1000.0] * n).astype(np.float32), 2, scheme)[1] for n in (0, 120))
+    assert 0 < many < few - 0.03
 
 
 def test_margins_of_a_nucleus_among_the_top_k_are_not_needlessly_small() -> None:
@@ -175,6 +235,7 @@ def test_bf16_logits_are_scored_in_float32() -> None:
     ("options", "named"),
     [
         ({"temperature": -1.0}, "temperature"),
+        ({"temperature": 9e-7}, "temperature"),
         ({"temperature": math.nan}, "temperature"),
         ({"temperature": math.inf}, "temperature"),
         ({"temperature": 0.0, "top_k": 5}, "greedy"),
@@ -187,3 +248,9 @@ def test_bf16_logits_are_scored_in_float32() -> None:
 def test_impossible_schemes_are_refused_by_name(options: dict[str, float], named: str) -> None:
     with pytest.raises(InputError, match=named):
         Scheme(**options)  # type: ignore[arg-type]
+
+
+def test_the_smallest_temperature() -> None:
+    assert one(np.array([1.0, 2.0], dtype=np.float32), 1, Scheme(temperature=1e-6, top_k=None))[0] == 0.0
+    assert Scheme(temperature=1.0, top_k=None, top_p=1.0).top_p == 1
+    assert Scheme(top_k=1).top_k == 1

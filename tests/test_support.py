@@ -73,6 +73,7 @@ def check_row(row: np.ndarray, scheme: Scheme, width: int, target: int, found: S
         assert max(scaled[others]) <= min(scaled[listed])
     assert float(found.rest[at]) == pytest.approx(math.fsum(math.exp(log_probs[i]) for i in others), abs=1e-6)
     assert float(found.rest[at]) >= 0
+    assert int(found.unlisted[at]) == len(others)
     if not others:
         assert float(found.rest[at]) == 0  # nothing left is nothing left: a search would look for it
     assert float(found.target[at]) == pytest.approx(log_probs.get(target, -math.inf), abs=2e-6)

@@ -80,6 +80,7 @@ class TargetScores:
     argmax: Tensor  # [rows] bool, the target is what greedy decoding emits
     log_probs: Tensor  # [schemes, rows] float32, -inf outside the support, never above 0
     margins: Tensor  # [schemes, rows] float32, see `target_scores`
+    headroom: Tensor  # [schemes, rows] float32, see `target_scores`
 
     @classmethod
     def join(cls, parts: Sequence[TargetScores]) -> TargetScores:
@@ -97,7 +98,12 @@ def target_scores(logits: Tensor, targets: Tensor, schemes: Sequence[Scheme]) ->
 
     A margin says how firmly the target stands inside (+) or outside (-) the scheme's support: the smallest change that,
     made to any of the raw logits, could carry it across the border. Two correct computations whose logits differ by
-    less than the margin agree on which side it is. It is infinite where the scheme truncates nothing.
+    less than the margin agree on which side it is. It is infinite where the scheme truncates nothing; with top_p it may
+    be smaller than it need be.
+
+    Other tokens may cross the border too, and what is left then shares all of the probability. A log-prob can rise by
+    `headroom` for that reason, besides the 2 d / temperature for which logits that differ by d account themselves: the
+    support is never lighter than its top_k heaviest tokens, or than a share top_p of those.
     """
     vocabulary = logits.shape[1]
     value = logits.gather(1, targets[:, None])
@@ -118,8 +124,9 @@ def target_scores(logits: Tensor, targets: Tensor, schemes: Sequence[Scheme]) ->
         base_log_probs=base.clamp(max=0),
         ranks=ranks,
         argmax=argmax,
-        log_probs=torch.stack([log_prob for log_prob, _ in rows]),
-        margins=torch.stack([margin for _, margin in rows]),
+        log_probs=torch.stack([log_prob for log_prob, _, _ in rows]),
+        margins=torch.stack([margin for _, margin, _ in rows]),
+        headroom=torch.stack([room for _, _, room in rows]),
     )
 
 
@@ -143,22 +150,23 @@ def _truncates(scheme: Scheme) -> bool:
 
 def _under_scheme(
     scheme: Scheme, logits: Tensor, target: Tensor, argmax: Tensor, tied_before: Tensor, top: Tensor
-) -> tuple[Tensor, Tensor]:
-    """(log-prob, margin) of the target under one scheme; `top` holds at least the top_k + 1 largest logits, sorted."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(log-prob, margin, headroom) of the target; `top` holds at least the top_k + 1 largest logits, sorted."""
     never = torch.full_like(target, -torch.inf)
     always = torch.full_like(target, torch.inf)
+    none = torch.zeros_like(target)
     vocabulary = logits.shape[1]
     if scheme.greedy:
         rival = top[:, 1] if vocabulary > 1 else never
         margin = torch.where(argmax, (target - rival) / 2, (target - top[:, 0]) / 2)
-        return torch.where(argmax, torch.zeros_like(target), never), margin
+        return torch.where(argmax, none, never), margin, none
 
     temperature = scheme.temperature
     if scheme.top_k is None or scheme.top_k == vocabulary:
         if _truncates(scheme):
             kept = logits.float().sort(1, descending=True).values
             return _nucleus(scheme, kept, target, tied_before)
-        return (target / temperature - torch.logsumexp(logits.float() / temperature, 1)).clamp(max=0), always
+        return (target / temperature - torch.logsumexp(logits.float() / temperature, 1)).clamp(max=0), always, none
 
     k = scheme.top_k
     kept, border = top[:, :k], top[:, k - 1]
@@ -171,14 +179,15 @@ def _under_scheme(
         tail = top[:, k:]
         unlisted = torch.where(logits.float() <= tail[:, -1:], scaled - top[:, :1] / temperature, -torch.inf)
         outer = _Outer(ties, tail, unlisted.double().exp().sum(1))
-        log_prob, nucleus_margin = _nucleus(scheme, kept, target, tied_before, outer)
+        log_prob, nucleus_margin, room = _nucleus(scheme, kept, target, tied_before, outer)
         # Outside the nucleus, a target that drops out of the top k as well is still outside.
         both = torch.where(nucleus_margin > 0, torch.minimum(margin, nucleus_margin), nucleus_margin)
-        return torch.where(inside, log_prob, never), torch.where(inside, both, margin)
+        return torch.where(inside, log_prob, never), torch.where(inside, both, margin), room
     highest = top[:, :1] / temperature
-    mass = torch.exp(kept / temperature - highest).sum(1) + ties * torch.exp(border / temperature - highest[:, 0])
+    least = torch.exp(kept / temperature - highest).sum(1)
+    mass = least + ties * torch.exp(border / temperature - highest[:, 0])
     log_prob = (target / temperature - highest[:, 0] - mass.log()).clamp(max=0)
-    return torch.where(inside, log_prob, never), margin
+    return torch.where(inside, log_prob, never), margin, mass.log() - least.log()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +201,8 @@ class _Outer:
 
 def _nucleus(
     scheme: Scheme, kept: Tensor, target: Tensor, tied_before: Tensor, outer: _Outer | None = None
-) -> tuple[Tensor, Tensor]:
-    """(log-prob, margin) of the target under top-p, among the sorted logits `kept`.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(log-prob, margin, headroom) of the target under top-p, among the sorted logits `kept`.
 
     In float64: a border that depends on a running sum over the vocabulary should not depend on its rounding. The margin
     minds the nucleus's border alone, not the one of top-k before it.
@@ -233,7 +242,8 @@ def _nucleus(
     leave = torch.minimum(leave, (wall - above.log() + level.log()) / 2)
     enter = _enter(scaled, own, weight, level + tied, upper_wall, outer, scheme.temperature)
     margin = torch.where(inside, leave.clamp(min=0), -enter.clamp(min=0)) * scheme.temperature
-    return log_prob.float(), margin.float()
+    room = mass.log() - (threshold * least).log()
+    return log_prob.float(), margin.float(), room.float()
 
 
 def _enter(

@@ -126,6 +126,22 @@ def test_bounds_hold_for_every_completion(distance: Any, eos: Any, published: bo
             np.testing.assert_array_equal(cut(end, tolerance), cut(ends, tolerance))
 
 
+@pytest.mark.parametrize("distance", ["levenshtein", "hamming"])
+def test_states_before_anything_is_written_and_along_the_suffix(distance: Any) -> None:
+    suffixes = [(1,), (1, 2), (0, 1, 1, 2), (2,) * 9]
+    lengths = torch.tensor([len(z) for z in suffixes])
+    for tolerance in range(8):
+        metric = Metric(distance, tolerance)
+        assert metric.start(lengths).dtype == metric.along(lengths, lengths).dtype == torch.int16
+        for z, found in zip(suffixes, metric.start(lengths).tolist(), strict=True):
+            assert found == reference.state((), z, distance, tolerance)
+        for written in range(9):
+            longer = [z for z in suffixes if len(z) >= written]
+            at, whole = torch.full((len(longer),), written), torch.tensor([len(z) for z in longer])
+            for z, found in zip(longer, metric.along(at, whole).tolist(), strict=True):
+                assert found == reference.state(z[:written], z, distance, tolerance)
+
+
 def test_the_root_is_closed_where_everything_counts() -> None:
     for distance, eos, tolerance in itertools.product(("levenshtein", "hamming"), ("stop", "ignore"), range(7)):
         metric = Metric(distance, tolerance, eos)  # type: ignore[arg-type]

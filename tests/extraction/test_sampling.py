@@ -27,19 +27,6 @@ SCHEMES = {
 }
 
 
-class Table(CoarseModel):
-    """Every history's logits are worked out once."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._known: dict[tuple[int, ...], np.ndarray] = {}
-
-    def logits_after(self, history: tuple[int, ...]) -> np.ndarray:
-        if history not in self._known:
-            self._known[history] = super().logits_after(history)
-        return self._known[history]
-
-
 @pytest.fixture(params=["as usual", "one token listed"])
 def listed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """One token listed: of a support without top-k all others are unlisted, with top-k those tied beyond rank k."""
@@ -52,7 +39,7 @@ def listed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> b
 
 def problem_of(scheme: Scheme, eos: EosPolicy, distance: Distance, *, seed: int = 0, grid: float = 0.1) -> Problem:
     """Suffixes of several lengths, some with a last token that ends them; all lie in the middle of what comes out."""
-    model = Table(5, seed=seed, bos_id=3, order=3, grid=grid, eos_ids=frozenset({0, 4}))
+    model = CoarseModel(5, seed=seed, bos_id=3, order=3, grid=grid, eos_ids=frozenset({0, 4}))
     examples = [
         Example("long", (1, 2), (2, 3, 1, 1, 2)),
         Example("ends", (4,), (1, 2, 3, 0)),
@@ -205,7 +192,7 @@ def test_residual_estimates_are_unbiased_and_their_intervals_cover(name: str, mo
     if unlisted:
         monkeypatch.setattr(reader, "LISTED", 1)
         monkeypatch.setattr(reader, "SPARE", 0)
-    model = Table(vocabulary, seed=model_seed, order=2, eos_ids=frozenset({0}))
+    model = CoarseModel(vocabulary, seed=model_seed, order=2, eos_ids=frozenset({0}))
     model.batch_tokens, model.memory_positions = 4096, 30_000
     # One example under as many names: each draws samples of its own.
     examples = [Example(str(i), (1, 2), suffix) for i in range(REPLICATIONS)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,9 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rote
-from rote import GREEDY, Example, Scheme, verbatim
+from rote import GREEDY, Example, Scheme, Verbatim, verbatim
 from rote.errors import InputError, ModelError
+from rote.extraction.verbatim import HEAD_BYTES
+from tests.extraction.test_near import CoarseModel
 from tests.fakes import HashModel
+from tests.reference import decoding
 from tests.reference import verbatim as reference
 
 SCHEMES = [
@@ -49,56 +53,6 @@ def compare(got: list[rote.Verbatim], want: list[rote.Verbatim], tolerance: floa
             if math.isfinite(a.log_prob):
                 assert abs(a.log_prob - b.log_prob) < tolerance
     return exempt
-
-
-def test_agrees_with_float64_from_raw_logits(bundled: Any, alice: str, gatsby: str) -> None:
-    examples = known_and_unknown(bundled, alice, gatsby)
-    results = iter(verbatim(bundled, examples, SCHEMES))
-    skipped = 0
-    for example in examples:
-        rows = reference.suffix_logits(bundled._model, list(example.prefix), list(example.suffix), bundled.bos_id)
-        for scheme in SCHEMES:
-            got = next(results)
-            assert got.example_id == example.id
-            assert got.scheme == scheme
-            if (np.abs(got.margins) < bundled.logit_tolerance).any():
-                skipped += 1
-                continue
-            want = reference.log_p_z(rows, list(example.suffix), scheme.temperature, scheme.top_k, scheme.top_p)
-            assert math.isinf(got.log_prob) == math.isinf(want)
-            if math.isfinite(want):
-                assert got.log_prob == pytest.approx(want, abs=1e-4)
-    assert skipped <= 1
-
-
-def test_batch_mates_do_not_change_a_number(bundled: Any, alice: str, gatsby: str) -> None:
-    examples = known_and_unknown(bundled, alice, gatsby)
-    long = rote.windows(alice[30_000:34_000], bundled.tokenizer, prefix=300, suffix=200, stride=1000)
-    alone = [r for e in examples for r in verbatim(bundled, [e], SCHEMES, batch_size=1)]
-    together = verbatim(bundled, examples, SCHEMES, batch_size=64)
-    beside_long = verbatim(bundled, [*examples, *long], SCHEMES, batch_size=64)[: len(together)]
-    exempt = compare(together, alone, 1e-3, bundled.logit_tolerance)
-    exempt += compare(beside_long, alone, 1e-3, bundled.logit_tolerance)
-    assert exempt < 0.01 * sum(len(r.margins) for r in alone)
-
-
-def test_one_pass_gives_each_scheme_what_it_gets_alone(bundled: Any, alice: str, gatsby: str) -> None:
-    examples = known_and_unknown(bundled, alice, gatsby)[:6]
-    together = verbatim(bundled, examples, SCHEMES)
-    for index, scheme in enumerate(SCHEMES):
-        for a, b in zip(together[index :: len(SCHEMES)], verbatim(bundled, examples, [scheme]), strict=True):
-            assert a.log_prob == b.log_prob
-
-
-def test_greedy_flag_is_what_generation_does(bundled: Any, alice: str, gatsby: str) -> None:
-    examples = known_and_unknown(bundled, alice, gatsby)
-    for example, result in zip(examples, verbatim(bundled, examples), strict=True):
-        prompt = torch.tensor([[bundled.bos_id, *example.prefix]])
-        mask, length = torch.ones_like(prompt), len(example.suffix)
-        made = bundled._model.generate(
-            prompt, attention_mask=mask, max_new_tokens=length, do_sample=False, pad_token_id=0
-        )
-        assert result.greedy == (made[0, prompt.shape[1] :].tolist() == list(example.suffix))
 
 
 @settings(max_examples=30, deadline=None)
@@ -149,26 +103,6 @@ def test_results_keep_the_order_given() -> None:
     assert [r.scheme for r in results[:2]] == [Scheme(top_k=2), GREEDY]
 
 
-@pytest.mark.parametrize("tau", [1e-3, 0.05])
-@pytest.mark.parametrize("book", ["alice", "gatsby"])
-def test_stopping_early_changes_nothing_at_or_above_tau(bundled: Any, book: str, tau: float, request: Any) -> None:
-    text = request.getfixturevalue(book)[40_000:44_000]
-    examples = rote.windows(text, bundled.tokenizer, stride=20)
-    schemes = [Scheme(), Scheme(temperature=0.7, top_k=None)]
-    full = verbatim(bundled, examples, schemes)
-    early = verbatim(bundled, examples, schemes, tau=tau)
-    for a, b in zip(early, full, strict=True):
-        assert a.greedy == b.greedy
-        if b.prob >= tau:
-            assert not a.stopped
-        if a.stopped:
-            assert b.log_prob <= a.log_prob < math.log(tau)
-        else:
-            assert a.log_prob == pytest.approx(b.log_prob, abs=1e-3) or a.log_prob == b.log_prob
-    spent, plain = sum(r.token_evals for r in early[::2]), sum(r.token_evals for r in full[::2])
-    assert spent <= (1.05 if book == "alice" else 0.65) * plain
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.floats(1e-4, 0.9), st.integers(1, 6))
 def test_stopping_early_is_safe_on_random_models(seed: int, tau: float, length: int) -> None:
@@ -182,6 +116,141 @@ def test_stopping_early_is_safe_on_random_models(seed: int, tau: float, length: 
             assert b.log_prob <= a.log_prob < math.log(tau)
         else:
             assert a.log_prob == b.log_prob
+
+
+class Unsteady(CoarseModel):
+    """Every pass gives logits that differ a little, as other batch-mates or another device would make them."""
+
+    logit_tolerance = 0.05
+    passes = 0
+
+    def hidden(self, tokens: torch.Tensor) -> torch.Tensor:
+        self.passes += 1
+        noise = np.random.default_rng([self.seed, self.passes]).uniform(-0.5, 0.5, (*tokens.shape, self.vocabulary))
+        return super().hidden(tokens) + torch.tensor(noise * self.logit_tolerance, dtype=torch.float32)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_what_is_given_up_is_certain_whatever_another_pass_says(data: st.DataObject) -> None:
+    """In the cold logits count for more, and a token that drops out of the support leaves more to the others."""
+    model = Unsteady(
+        5, seed=data.draw(st.integers(0, 10**6)), grid=data.draw(st.sampled_from([0.5, 1.0, 3.0])), order=2
+    )
+    temperature, top_k = data.draw(st.sampled_from([0.1, 0.3, 1.0, 2.0])), data.draw(st.sampled_from([None, 1, 2, 4]))
+    scheme = Scheme(temperature, top_k, data.draw(st.sampled_from([None, None, 0.3, 0.613, 0.9])))
+    length = data.draw(st.integers(2, 12))
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    examples = [Example(str(i), (i % 5,), tuple(rng.integers(0, 5, length).tolist())) for i in range(30)]
+    tau = data.draw(st.sampled_from([0.01, 0.2, 0.9, 1.0]))
+    early = verbatim(model, examples, [scheme], tau=tau)
+    for _ in range(4):
+        for a, b in zip(early, verbatim(model, examples, [scheme]), strict=True):
+            if a.stopped:
+                assert b.log_prob <= a.log_prob + 1e-6
+                assert a.log_prob < math.log(tau)
+                assert not a.greedy
+                assert not b.greedy
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_every_number_of_every_example(data: st.DataObject) -> None:
+    """Lengths, batches and chunks of all sizes; what a pass costs, and what giving up early saves."""
+    vocabulary, bos = data.draw(st.integers(2, 5)), data.draw(st.sampled_from([None, 1]))
+    model = CoarseModel(vocabulary, seed=data.draw(st.integers(0, 10**6)), bos_id=bos)
+    model.batch_tokens = data.draw(st.sampled_from([1, 7, 30, 4096]))
+    token = st.integers(0, vocabulary - 1)
+    texts = st.tuples(st.lists(token, min_size=1, max_size=4), st.lists(token, min_size=1, max_size=5))
+    examples = [
+        Example(str(i), tuple(prefix), tuple(suffix))
+        for i, (prefix, suffix) in enumerate(data.draw(st.lists(texts, min_size=1, max_size=40)))
+    ]
+    schemes = [Scheme(top_k=2), Scheme(0.7, None, 0.871), GREEDY][: data.draw(st.integers(1, 3))]
+    tau = data.draw(st.sampled_from([None, None, 0.001, 0.1, 0.5]))
+    size: Any = data.draw(st.sampled_from(["auto", 1, 3]))
+    told: list[int] = []
+    with mock.patch.dict(HEAD_BYTES, {"cpu": data.draw(st.integers(1, 8)) * vocabulary * 4}):
+        results = iter(verbatim(model, examples, schemes, tau=tau, batch_size=size, progress=told.append))
+    assert sum(told) == len(examples)
+    for number, example in enumerate(examples):
+        histories = [((bos,) if bos is not None else ()) + example.prefix + example.suffix[:t] for t in range(9)]
+        rows = [
+            np.asarray(model.logits_after(history), dtype=np.float32).astype(np.float64)
+            for history in histories[: len(example.suffix)]
+        ]
+        greedy = all(decoding.support(r, 0, None, None) == [z] for r, z in zip(rows, example.suffix, strict=True))
+        for scheme in schemes:
+            got, options = next(results), (scheme.temperature, scheme.top_k, scheme.top_p)
+            assert (got.example_id, got.scheme, got.greedy) == (example.id, scheme, greedy)
+            check_tokens(got, example, rows, options)
+            whole, looked = len(example.prefix) + len(example.suffix) - 1, len(got.ranks)
+            total = sum(decoding.log_prob(r, z, *options) for r, z in zip(rows, example.suffix, strict=True))
+            if got.stopped:
+                assert tau is not None
+                assert not greedy
+                assert total <= got.log_prob < math.log(tau)
+                assert got.token_evals == len(example.prefix) + looked - 1
+                continue
+            assert looked == len(example.suffix)
+            assert got.log_prob == pytest.approx(total, abs=1e-5)
+            assert got.prob == pytest.approx(math.exp(total), abs=1e-5)
+            pilot = number % max(1, min(32, len(examples) // 8)) == 0
+            assert got.token_evals == whole or (tau is not None and not pilot and whole < got.token_evals <= 2 * whole)
+
+
+def check_tokens(got: Verbatim, example: Example, rows: list[np.ndarray], options: Any) -> None:
+    looked = len(got.ranks)
+    assert [len(a) for a in (got.token_log_probs, got.base_log_probs, got.margins)] == [looked] * 3
+    for t, (row, token) in enumerate(zip(rows[:looked], example.suffix[:looked], strict=True)):
+        assert got.ranks[t] == decoding.rank(row, token)
+        assert got.base_log_probs[t] == pytest.approx(decoding.log_prob(row, token, 1, None, None), abs=1e-5)
+        assert got.token_log_probs[t] == pytest.approx(decoding.log_prob(row, token, *options), abs=1e-5)
+        assert got.margins[t] == pytest.approx(decoding.margin(row, token, *options), abs=1e-4)
+
+
+class Known(HashModel):
+    """Writes token 2 for certain; after a prefix of zeros, token 3 as the third."""
+
+    def logits_after(self, history: tuple[int, ...]) -> np.ndarray:
+        logits = np.full(self.vocabulary, -20.0)
+        logits[3 if history[0] == 0 and len(history) == 12 else 2] = 20.0
+        return logits
+
+
+@pytest.mark.parametrize("lost", range(9))
+def test_giving_up_early_is_judged_on_one_example_in_eight(lost: int) -> None:
+    """The first eight of 64 examples of 10 + 20 tokens are a pilot: `lost` of them could be given up after 3 tokens.
+
+    That costs 8 * 12 + (8 - lost) * 29 evaluations instead of 8 * 29: it pays if it is less than 95% of them, for 4 or
+    more. Then the others are given up after two tokens more.
+    """
+    examples = [Example(str(i), (0 if i % 8 or i < 8 * lost else 1,) * 10, (2,) * 20) for i in range(64)]
+    results = verbatim(Known(5), examples, [Scheme(top_k=None)], tau=0.001)
+    pilot, rest = results[::8], [r for i, r in enumerate(results) if i % 8]
+    assert not any(r.stopped for r in pilot)
+    assert {r.token_evals for r in pilot} == {29}
+    assert {r.stopped for r in rest} == {lost >= 4}
+    assert {(len(r.ranks), r.token_evals) for r in rest} == {(5, 14) if lost >= 4 else (20, 29)}
+
+
+def test_a_pilot_is_one_in_thirty_two_of_many() -> None:
+    examples = [Example(str(i), (0,) * 10, (2,) * 20) for i in range(320)]
+    results = verbatim(Known(5), examples, [Scheme(top_k=None)], tau=0.001)
+    assert [i for i, r in enumerate(results) if not r.stopped] == list(range(0, 320, 32))
+
+
+@pytest.mark.parametrize(
+    ("batch_tokens", "rows"), [(1, [1] * 6), (9, [1, 1, 1, 1, 1, 1]), (14, [2, 1, 1, 1, 1]), (100, [6])]
+)
+def test_batches_are_padded_to_their_longest_and_hold_no_more_positions_than_fit(
+    batch_tokens: int, rows: list[int]
+) -> None:
+    model = HashModel(5, bos_id=0)
+    model.batch_tokens = batch_tokens
+    verbatim(model, [Example(str(i), (1,) * (4 + i), (2, 3)) for i in (3, 0, 5, 1, 4, 2)], [Scheme(top_k=2)])
+    assert [count for count, _ in model.calls] == rows
+    assert [width for _, width in model.calls] == list(np.cumsum(rows) + 5)
 
 
 class Hungry(HashModel):
@@ -258,3 +327,76 @@ def test_impossible_options_are_refused_by_name(options: dict[str, Any], named: 
 
 def test_no_examples_no_results() -> None:
     assert verbatim(HashModel(), []) == []
+
+
+# --- the bundled model
+
+
+def test_agrees_with_float64_from_raw_logits(bundled: Any, alice: str, gatsby: str) -> None:
+    examples = known_and_unknown(bundled, alice, gatsby)
+    results = iter(verbatim(bundled, examples, SCHEMES))
+    skipped = 0
+    for example in examples:
+        rows = reference.suffix_logits(bundled._model, list(example.prefix), list(example.suffix), bundled.bos_id)
+        for scheme in SCHEMES:
+            got = next(results)
+            assert got.example_id == example.id
+            assert got.scheme == scheme
+            if (np.abs(got.margins) < bundled.logit_tolerance).any():
+                skipped += 1
+                continue
+            want = reference.log_p_z(rows, list(example.suffix), scheme.temperature, scheme.top_k, scheme.top_p)
+            assert math.isinf(got.log_prob) == math.isinf(want)
+            if math.isfinite(want):
+                assert got.log_prob == pytest.approx(want, abs=1e-4)
+    assert skipped <= 1
+
+
+def test_batch_mates_do_not_change_a_number(bundled: Any, alice: str, gatsby: str) -> None:
+    examples = known_and_unknown(bundled, alice, gatsby)
+    long = rote.windows(alice[30_000:34_000], bundled.tokenizer, prefix=300, suffix=200, stride=1000)
+    alone = [r for e in examples for r in verbatim(bundled, [e], SCHEMES, batch_size=1)]
+    together = verbatim(bundled, examples, SCHEMES, batch_size=64)
+    beside_long = verbatim(bundled, [*examples, *long], SCHEMES, batch_size=64)[: len(together)]
+    exempt = compare(together, alone, 1e-3, bundled.logit_tolerance)
+    exempt += compare(beside_long, alone, 1e-3, bundled.logit_tolerance)
+    assert exempt < 0.01 * sum(len(r.margins) for r in alone)
+
+
+def test_one_pass_gives_each_scheme_what_it_gets_alone(bundled: Any, alice: str, gatsby: str) -> None:
+    examples = known_and_unknown(bundled, alice, gatsby)[:6]
+    together = verbatim(bundled, examples, SCHEMES)
+    for index, scheme in enumerate(SCHEMES):
+        for a, b in zip(together[index :: len(SCHEMES)], verbatim(bundled, examples, [scheme]), strict=True):
+            assert a.log_prob == b.log_prob
+
+
+def test_greedy_flag_is_what_generation_does(bundled: Any, alice: str, gatsby: str) -> None:
+    examples = known_and_unknown(bundled, alice, gatsby)
+    for example, result in zip(examples, verbatim(bundled, examples), strict=True):
+        prompt = torch.tensor([[bundled.bos_id, *example.prefix]])
+        mask, length = torch.ones_like(prompt), len(example.suffix)
+        made = bundled._model.generate(
+            prompt, attention_mask=mask, max_new_tokens=length, do_sample=False, pad_token_id=0
+        )
+        assert result.greedy == (made[0, prompt.shape[1] :].tolist() == list(example.suffix))
+
+
+@pytest.mark.parametrize("tau", [1e-3, 0.05])
+@pytest.mark.parametrize("book", ["alice", "gatsby"])
+def test_stopping_early_changes_nothing_at_or_above_tau(bundled: Any, book: str, tau: float, request: Any) -> None:
+    text = request.getfixturevalue(book)[40_000:44_000]
+    examples = rote.windows(text, bundled.tokenizer, stride=20)
+    schemes = [Scheme(), Scheme(temperature=0.7, top_k=None)]
+    full = verbatim(bundled, examples, schemes)
+    early = verbatim(bundled, examples, schemes, tau=tau)
+    for a, b in zip(early, full, strict=True):
+        assert a.greedy == b.greedy
+        if b.prob >= tau:
+            assert not a.stopped
+        if a.stopped:
+            assert b.log_prob <= a.log_prob < math.log(tau)
+        else:
+            assert a.log_prob == pytest.approx(b.log_prob, abs=1e-3) or a.log_prob == b.log_prob
+    spent, plain = sum(r.token_evals for r in early[::2]), sum(r.token_evals for r in full[::2])
+    assert spent <= (1.05 if book == "alice" else 0.65) * plain

@@ -47,5 +47,47 @@ def log_prob(logits: Row, target: int, temperature: float, top_k: int | None, to
     return float(logits[target]) / temperature - highest - math.log(math.fsum(math.exp(s - highest) for s in scaled))
 
 
+def margin(logits: Row, target: int, temperature: float, top_k: int | None, top_p: float | None) -> float:
+    """How firmly the target stands inside (+) or outside (-): by halving, the least change that is enough.
+
+    Greedy and top-k: logits move towards each other by d each. Top-p: a change of d multiplies the odds of a set by at
+    most exp(2 d), and may bring before the target, or put behind it, whatever stands within 2 d of it. (Both at once
+    to the full is more than a change of d can do: with top-p the true margin may be larger.)
+    """
+    inside = target in support(logits, temperature, top_k, top_p)
+    scaled = [float(v) for v in np.asarray(logits, dtype=np.float32) / np.float32(temperature or 1)]
+    own, others = scaled[target], [v for i, v in enumerate(scaled) if i != target]
+    if temperature == 0:
+        return (own - max(others)) / 2
+    ordered = sorted(scaled, reverse=True)
+    in_top_k = top_k is None or own >= ordered[top_k - 1]
+    margins = []
+    if top_k is not None and top_k < len(scaled):
+        margins.append((own - ordered[top_k if in_top_k else top_k - 1]) / 2)
+    if top_p is not None and top_p < 1 and in_top_k:
+        border = ordered[(top_k or len(scaled)) - 1]
+        kept = [v for v in others if v > border]
+        kept += [border] * ((top_k or len(scaled)) - len(kept) - 1) if inside else [v for v in others if v == border]
+
+        def crosses(d: float) -> bool:
+            if inside:  # the set before it is as likely as it can get, among no more than the k largest
+                before = math.fsum(math.exp(v - own) for v in kept if v >= own - 2 * d)
+                behind = 1 + math.fsum(math.exp(v - own) for v in kept if v < own - 2 * d)
+                return before * math.exp(2 * d) * (1 - top_p) >= behind * top_p
+            joined = [v for v in others if border - 2 * d <= v < border]
+            before = math.fsum(math.exp(v - own) for v in kept if v > own + 2 * d)
+            behind = 1 + math.fsum(math.exp(v - own) for v in [*kept, *joined] if v <= own + 2 * d)
+            return before * (1 - top_p) <= behind * math.exp(2 * d) * top_p
+
+        low, high = 0.0, 200.0
+        for _ in range(100):
+            middle = (low + high) / 2
+            low, high = (low, middle) if crosses(middle) else (middle, high)
+        margins.append(high if inside else -high)
+    if not inside and in_top_k:
+        margins = [m for m in margins if m < 0]
+    return min(margins, key=abs) * temperature if margins else math.inf
+
+
 def rank(logits: Row, target: int) -> int:
     return 1 + sum(1 for v in logits if v > logits[target])

@@ -12,7 +12,7 @@ import math
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rote.decoding import Scheme, TargetScores, target_scores
+from rote.decoding import GREEDY, Scheme, TargetScores, target_scores
 from rote.errors import InputError, ModelError
 from rote.models.base import LogitModel
 from rote.tokens import Example
@@ -79,28 +79,45 @@ def verbatim(
     check(model, examples, schemes, tau, batch_size)
     if not examples:
         return []
-    scorer = _Scorer(model, examples, tuple(schemes), batch_size)
+    # What may turn out to be the greedy output is not given up: greedy decoding is asked about, too.
+    asked = tuple(schemes) if tau is None else (*schemes, GREEDY)
+    scorer = _Scorer(model, examples, asked, batch_size)
     everything = np.arange(len(examples))
     tell = progress or (lambda count: None)
     if tau is None:
-        return _results(model, examples, schemes, scorer.run(everything, None, tell), {}, everything * 0)
+        return _results(examples, schemes, scorer.run(everything, None, tell), {}, everything * 0)
 
     pilot = everything[:: min(PILOT, max(1, len(examples) // 8))]
     full = scorer.run(pilot, None, tell)
     rest = np.setdiff1d(everything, pilot)
-    stop_at = _best_stop(examples, full, tau, model.logit_tolerance) if len(rest) else None
+    moves = _Moves.of(asked, model.logit_tolerance)
+    stop_at = _best_stop(examples, full, tau, moves) if len(rest) else None
     stopped: dict[int, _Row] = {}
     extra = np.zeros(len(examples), dtype=np.int64)
     if stop_at is not None:
         probe = scorer.run(rest, stop_at, lambda count: None)
         for i in rest:
             extra[i] = _cost(examples[i], stop_at)
-            if probe[i].upper(model.logit_tolerance).max() < math.log(tau) and not probe[i].greedy:
-                stopped[int(i)] = probe[i]
+            bounds = probe[i].upper(moves)
+            if bounds.max() < math.log(tau):
+                stopped[int(i)] = replace(probe[i], total=bounds, greedy=False)
         tell(len(stopped))
         rest = np.array([i for i in rest if int(i) not in stopped], dtype=np.int64)
     full.update(scorer.run(rest, None, tell))
-    return _results(model, examples, schemes, full, stopped, extra)
+    return _results(examples, schemes, full, stopped, extra)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Moves:
+    """How far two correct computations may be apart."""
+
+    logit: float
+    log_prob: NDArray[np.float64]  # [schemes]: of a token whose support stays as it is
+
+    @classmethod
+    def of(cls, schemes: Sequence[Scheme], tolerance: float) -> _Moves:
+        """Logits that differ by `tolerance` move a log-prob by at most twice that, divided by the temperature."""
+        return cls(tolerance, np.array([2 * tolerance / (s.temperature or 1) for s in schemes]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,22 +126,23 @@ class _Row:
 
     base: Floats  # [tokens]
     ranks: NDArray[np.int32]  # [tokens]
-    argmax: NDArray[np.bool_]  # [tokens]
     log_probs: Floats  # [schemes, tokens]
     margins: Floats  # [schemes, tokens]
-    total: NDArray[np.float64]  # [schemes], the sum of the log-probs
+    headroom: Floats  # [schemes, tokens]
+    total: NDArray[np.float64]  # [schemes], the sum of the log-probs, or a bound on what it would come to
     greedy: bool  # all tokens are the argmax
 
-    def upper(self, tolerance: float, stop_at: int | None = None) -> NDArray[np.float64]:
+    def upper(self, moves: _Moves, stop_at: int | None = None) -> NDArray[np.float64]:
         """[schemes]: no full pass can give these tokens, or the first `stop_at` of them, a larger sum of log-probs.
 
-        Logits that differ by `tolerance` move a log-prob by at most twice that. A token just outside the support might
-        be inside in another pass: it counts as certain here.
+        A token just outside the support might be inside in another pass: it counts as certain here. One that is inside
+        gains what its own logit and the others' may move it, and what tokens that drop out of the support leave to it.
         """
         log_probs, margins = self.log_probs[:, :stop_at], self.margins[:, :stop_at]
-        doubtful = (log_probs == -np.inf) & (np.abs(margins) <= 2 * tolerance)
+        doubtful = (log_probs == -np.inf) & (np.abs(margins) <= 2 * moves.logit)
         token = np.where(doubtful, 0.0, log_probs).astype(np.float64)
-        total: NDArray[np.float64] = np.minimum(token + 2 * tolerance, 0.0).sum(axis=1)
+        gain = self.headroom[:, :stop_at] + moves.log_prob[:, None]
+        total: NDArray[np.float64] = np.minimum(token + gain, 0.0).sum(axis=1)
         return total
 
 
@@ -139,7 +157,7 @@ class _Pending:
 
     @classmethod
     def send(cls, batch: list[int], counts: list[int], scores: TargetScores) -> _Pending:
-        made = (scores.base_log_probs, scores.ranks, scores.argmax, scores.log_probs, scores.margins)
+        made = tuple(getattr(scores, name) for name in TargetScores.__slots__)
         tensors = tuple(t.to("cpu", non_blocking=True) for t in made)
         sent = None
         if made[0].device.type == "cuda":
@@ -223,7 +241,7 @@ class _Scorer:
         return _Pending.send(batch, counts, TargetScores.join(parts))
 
     def _collect(self, pending: _Pending, done: dict[int, _Row]) -> None:
-        base, ranks, argmax, log_probs, margins = pending.arrays()
+        base, ranks, argmax, log_probs, margins, headroom = pending.arrays()
         bad = np.isnan(base) | np.isnan(log_probs).any(0)
         if bad.any():
             self._refuse_nan(pending.batch, pending.counts, bad)
@@ -236,8 +254,9 @@ class _Scorer:
         for row, (i, start, end) in enumerate(spans):
             here = slice(start, end)
             done[i] = _Row(
-                base[here], ranks[here], argmax[here], log_probs[:, here], margins[:, here], totals[:, row], greedy[row]
-            )
+                base[here], ranks[here], log_probs[:, here], margins[:, here], headroom[:, here], totals[:, row],
+                greedy[row],
+            )  # fmt: skip
 
     def _refuse_nan(self, batch: list[int], counts: list[int], bad: NDArray[np.bool_]) -> None:
         place = int(np.argmax(bad))
@@ -325,14 +344,14 @@ def _cost(example: Example, stop_at: int | None) -> int:
     return len(example.prefix) + min(len(example.suffix), stop_at or len(example.suffix)) - 1
 
 
-def _best_stop(examples: Sequence[Example], pilot: dict[int, _Row], tau: float, tolerance: float) -> int | None:
+def _best_stop(examples: Sequence[Example], pilot: dict[int, _Row], tau: float, moves: _Moves) -> int | None:
     """After how many suffix tokens to look, judged by what the pilot examples would have cost; None: score in full."""
     full = sum(_cost(examples[i], None) for i in pilot)
     best, best_cost = None, 0.95 * full
     for stop_at in range(1, max(len(examples[i].suffix) for i in pilot)):
         cost = 0
         for i, row in pilot.items():
-            survives = row.upper(tolerance, stop_at).max() >= math.log(tau) or row.argmax[:stop_at].all()
+            survives = row.upper(moves, stop_at).max() >= math.log(tau)
             cost += _cost(examples[i], stop_at) + (_cost(examples[i], None) if survives else 0)
         if cost < best_cost:
             best, best_cost = stop_at, cost
@@ -343,7 +362,6 @@ def _best_stop(examples: Sequence[Example], pilot: dict[int, _Row], tau: float, 
 
 
 def _results(
-    model: LogitModel,
     examples: Sequence[Example],
     schemes: Sequence[Scheme],
     full: dict[int, _Row],
@@ -353,15 +371,14 @@ def _results(
     results = []
     for i, example in enumerate(examples):
         row = stopped.get(i) or full[i]
-        log_probs = row.upper(model.logit_tolerance) if i in stopped else row.total
         evals = int(extra[i]) + (0 if i in stopped else _cost(example, None))
         for s, scheme in enumerate(schemes):
             results.append(
                 Verbatim(
                     example_id=example.id,
                     scheme=scheme,
-                    log_prob=float(log_probs[s]),
-                    greedy=i not in stopped and row.greedy,
+                    log_prob=float(row.total[s]),
+                    greedy=row.greedy,
                     stopped=i in stopped,
                     token_log_probs=row.log_probs[s],
                     base_log_probs=row.base,
