@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,33 @@ from tests.reference.windows import one_window
 SIZES: dict[str, Any] = {"prefix": 6, "suffix": 5}
 PARTS = [ALICE[i : i + 1500] for i in range(0, 30_000, 1500)]
 ROWS = [{"id": f"{i:02d}.txt", "text": part} for i, part in enumerate(PARTS)]
+
+DRAWN = [
+    "r0-12.txt-241",
+    "r0-12.txt-385",
+    "r0-12.txt-627",
+    "r0-02.txt-4",
+    "r0-02.txt-300",
+    "r0-02.txt-1467",
+    "r0-03.txt-723",
+    "r0-03.txt-1124",
+    "r0-03.txt-1440",
+    "r1-09.txt-106",
+    "r1-09.txt-810",
+    "r1-09.txt-1313",
+    "r1-02.txt-538",
+    "r1-02.txt-1084",
+    "r1-02.txt-1175",
+    "r1-12.txt-570",
+    "r1-12.txt-620",
+    "r1-12.txt-924",
+]
+PLACED = {
+    2: [233, 1272],
+    5: [233, 427, 775, 1143, 1267],
+    10: [79, 183, 230, 395, 696, 765, 975, 1120, 1179, 1228],
+    11: [39, 152, 586, 736, 808, 972, 1017, 1109, 1309, 1376, 1432],
+}
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +153,41 @@ def test_more_than_there_is_is_all_there_is(corpus: Corpus) -> None:
     assert [e.start for e in found[:20]] != [e.start for e in found[20:]]
 
 
+def test_what_is_drawn_unless_asked_otherwise(corpus: Corpus, tmp_path: Path) -> None:
+    sizes = {"documents": 1000, "examples": 10, "runs": 3, "prefix": 50, "suffix": 50, "seed": 0}
+    assert draw(corpus, bundled()) == draw(corpus, bundled(), **sizes, role="main")  # type: ignore[arg-type]
+    many = [{"id": str(i), "text": "a bc"} for i in range(1002)]
+    short = open_corpus(write_jsonl(tmp_path / "c.jsonl", many))
+    _, drawn = draw(short, single_bytes(), examples=1, runs=1, prefix=1, suffix=1)
+    assert [run.documents for run in drawn] == [1000]
+
+
+def test_progress_counts_the_documents_of_all_runs(tmp_path: Path) -> None:
+    rows = [{"id": str(i), "text": text} for i, text in enumerate([*PARTS[:4], "", "no room"])]
+    corpus = open_corpus(write_jsonl(tmp_path / "c.jsonl", rows))
+    calls: list[tuple[int, int]] = []
+    options: dict[str, Any] = {"documents": 5, "examples": 2, "runs": 3, **SIZES}
+    _, drawn = draw(corpus, bundled(), **options, progress=lambda *call: calls.append(call))
+    assert [(run.documents, run.skipped_documents) for run in drawn] == [(4, 2)] * 3
+    assert {total for _, total in calls} == {15}
+    for run in range(3):
+        # Every document once, and only those with room are another one done.
+        done = [done - 5 * run for done, _ in calls[6 * run : 6 * (run + 1)]]
+        assert done == sorted(done)
+        assert Counter(done) >= Counter({1: 1, 2: 1, 3: 1, 4: 1})
+        assert set(done) <= {0, 1, 2, 3, 4}
+    assert len(calls) == 18
+
+
+def test_a_seed_gives_the_same_sample_on_every_machine_and_in_every_version(corpus: Corpus) -> None:
+    """Else a sample could not be drawn again. Whoever changes how places are drawn, changes these on purpose."""
+    found, _ = draw(corpus, bundled(), documents=3, examples=3, runs=2, seed=11, **SIZES)
+    assert [example.id for example in found] == DRAWN
+    for count, starts in PLACED.items():
+        places = place(PARTS[0], cutter(bundled(), **SIZES), count, random.Random(1))
+        assert [example.start for example in places] == starts
+
+
 @pytest.mark.parametrize("option", ["documents", "examples", "runs", "prefix", "suffix"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, True])
 def test_sizes_out_of_range_are_refused(option: str, value: Any, corpus: Corpus) -> None:
@@ -201,6 +263,59 @@ def test_a_nearly_full_document_with_too_many_places_is_thinned(monkeypatch: pyt
     found = place(text, cutter(single_bytes(), 6, 4), 20, random.Random(0))
     assert 10 < len(found) <= 20
     assert all(first[1] <= second[0] for first, second in pairwise(spans(found)))
+
+
+def test_places_that_were_tried_and_then_left_out_are_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was cut in vain stays known, before, between and after the places that are kept."""
+    monkeypatch.setattr(module, "TRIES", 2)
+    monkeypatch.setattr(module, "ROUGHLY", 0)
+    monkeypatch.setattr(module, "MOST_PLACES", 6)
+    text = "word " * 40
+    for seed in range(40):
+        found = place(text, cutter(single_bytes(), 20, 10), 5, random.Random(seed))
+        assert 1 <= len(found) <= 5
+        assert all(first[1] <= second[0] for first, second in pairwise(spans(found)))
+
+
+def by_hand(text: str, start: int, prefix: int, suffix: int) -> int:
+    """The least end where every character is a token: four tokens early, and by all of the white space at the start."""
+    left = 0
+    if start > 0 and text[start - 1].isspace():
+        while start + left < len(text) and text[start + left].isspace():
+            left += 1
+    end = start + prefix + suffix - 4 - left
+    return int(module.NOWHERE) if end > len(text) else max(end, start + 1)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 2), (3, 4), (6, 5), (12, 9)])
+def test_least_ends_where_every_character_is_a_token(sizes: tuple[int, int]) -> None:
+    for text in (" a  bcd   efg\n hi     jklmno pq r", "   abc  ", "abc def  ", "     ", " \n \n  x \t yz "):
+        starts = np.array([place for place, character in enumerate(text) if character == " "], dtype=np.int64)
+        found = cutter(single_bytes(), *sizes).least_ends(text, starts)
+        assert found.tolist() == [by_hand(text, start, *sizes) for start in starts.tolist()]
+
+
+def test_some_of_many_are_each_set_equally_often() -> None:
+    rng = random.Random(5)
+    for total, count in ((5, 2), (4, 4), (5, 1), (4, 0)):
+        sets = [frozenset(each) for each in combinations(range(total), count)]
+        draws = 200 * len(sets)
+        seen = Counter(frozenset(module._some(total, count, rng)) for _ in range(draws))
+        assert set(seen) == set(sets)
+        assert all(abs(times - 200) < 5 * 200**0.5 for times in seen.values())
+
+
+def test_hundreds_of_examples_side_by_side() -> None:
+    """The numbers of arrangements of so many are no floats any more; their shares are."""
+    starts = np.arange(4000)
+    chosen = module._arrangement(starts, starts + 3, 800, random.Random(0))
+    assert len(chosen) == 800
+    assert all(first + 3 <= second for first, second in pairwise(chosen))
+    # On average there are 1,600 places of 4,000 left free, so any half of the examples takes half the room.
+    assert abs(chosen[400] - 2000) < 400
+    most = module._arrangement(starts, starts + 3, 2000, random.Random(0))
+    assert most == list(range(most[0], 4000, 3))
+    assert len(most) == 1334
 
 
 def test_every_document_is_equally_likely(corpus: Corpus) -> None:

@@ -7,6 +7,7 @@ of files on disk or of rows in a file, nor on which kind of corpus holds the doc
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -204,22 +205,23 @@ def _place_tightly(
 def _arrangement(starts: NDArray[np.int64], ends: NDArray[np.int64], count: int, rng: random.Random) -> list[int]:
     """One of all ways to choose `count` spans without overlap, or the most that can be, each equally likely.
 
-    ways[j][i] is the number of ways to choose j spans among those from i on, up to a factor common to the row: the
-    first is any k >= i, and the others start where it has ended or later.
+    ways[j][i] is the logarithm of the number of ways to choose j spans among those from i on: the first is any k >= i,
+    and the others start where it has ended or later. The numbers themselves, and even their ratios within a row, leave
+    the range of floats where hundreds of spans nearly fill a text.
     """
     after = np.searchsorted(starts, ends)
     after[ends == NOWHERE] = len(starts) + 1  # past the end: where there is no way, not even to choose nothing
-    ways: list[NDArray[np.float64]] = [np.append(np.ones(len(starts) + 1), 0.0)]
+    ways: list[NDArray[np.float64]] = [np.append(np.zeros(len(starts) + 1), -math.inf)]
     while len(ways) <= count:
-        row = np.append(np.cumsum(ways[-1][after][::-1])[::-1], (0.0, 0.0))
-        if not row[0] > 0:
+        row = np.append(np.logaddexp.accumulate(ways[-1][after][::-1])[::-1], (-math.inf, -math.inf))
+        if row[0] == -math.inf:
             break
-        ways.append(row / row[0])
+        ways.append(row)
     chosen: list[int] = []
     at = 0
     for row in ways[:0:-1]:
-        # Span k comes next in row[k] - row[k + 1] of the row[at] ways that are left.
-        at = int(np.searchsorted(-row, -row[at] * (1 - rng.random()), side="right")) - 1
+        # Span k comes next in exp(row[k]) - exp(row[k + 1]) of the exp(row[at]) ways that are left.
+        at = int(np.searchsorted(-row, -row[at] - math.log1p(-rng.random()), side="right")) - 1
         chosen.append(at)
         at = int(after[at])
     return chosen
