@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,15 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+import rote.extraction.odds as module
 from rote.errors import InputError
-from rote.extraction.odds import at_least_once, expected_queries, queries_needed
+from rote.extraction.odds import at_least_once, expected_queries, queries_needed, wilson
 from tests.reference import odds as reference
+from tests.reference.sampling import score_interval
 
 ULPS = Decimal(6) * Decimal(2) ** -53
 SMALLEST = Decimal("5e-324")
+LOOKS = 6
 
 probabilities = st.one_of(
     st.floats(0, 1),
@@ -138,8 +142,31 @@ def test_ends_of_the_range() -> None:
     assert queries_needed(0.5, at_least=0.75) == 2
     assert queries_needed(0.5, at_least=0.875) == 3
     assert 10**323 < queries_needed(5e-324, at_least=0.9) < 10**324
-    assert at_least_once(0.0, 10**400) == 0.0
+    assert str(at_least_once(0.0, 10**400)) == "0.0"  # and not -0.0
     assert at_least_once(1.0, 10**400) == 1.0
+    assert at_least_once(1.0, 0) == 0.0
+
+
+def test_a_few_looks_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search begins next to its end. From further away it would find the same, for every row of a large table."""
+    looks = 0
+    look = module._at_least_once
+
+    def counted(p_z: float, n: int) -> float:
+        nonlocal looks
+        looks += 1
+        return look(p_z, n)
+
+    monkeypatch.setattr(module, "_at_least_once", counted)
+    for exponent in range(1, 13):
+        for at_least in (0.1, 0.5, 0.9, 0.99, 0.999):
+            looks = 0
+            queries_needed(0.7 * 10.0**-exponent, at_least=at_least)
+            assert looks <= LOOKS
+    for p_z in (5e-324, 1e-200, 1e-30):  # where floats lie apart by more than one query: a few for each binary digit
+        looks = 0
+        queries_needed(p_z, at_least=0.5)
+        assert looks <= 1100
 
 
 def test_numpy_numbers_are_numbers() -> None:
@@ -170,3 +197,49 @@ def test_not_a_probability(bad: Any) -> None:
 def test_not_a_number_of_generations(bad: Any) -> None:
     with pytest.raises(InputError, match="n is a number of generations"):
         at_least_once(0.5, bad)
+
+
+# --- Wilson's interval
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.floats(0, 1), st.one_of(st.integers(1, 10**6), st.floats(0.5, 1e4)), st.floats(0.01, 0.999))
+@example(0.0, 10, 0.95)
+@example(1.0, 10, 0.95)
+@example(0.3, 10, 0.5)
+def test_wilsons_interval_is_every_share_that_the_observed_one_is_no_surprise_for(
+    share: float, total: float, level: float
+) -> None:
+    successes = share * total
+    ends = score_interval(successes / total, total, NormalDist().inv_cdf(0.5 + level / 2))
+    assert wilson(successes, total, level) == pytest.approx(ends, abs=1e-7)
+
+
+def test_wilsons_interval_by_hand() -> None:
+    # z * z = 3.84146 for 95%: (3 + 1.92073) / 13.84146 -+ 1.95996 * sqrt(2.1 + 0.96036) / 13.84146
+    assert wilson(3, 10) == pytest.approx((0.107791, 0.603222), abs=1e-6)
+    assert wilson(3, 10) == wilson(3, 10, 0.95)
+    assert wilson(7, 10) == pytest.approx((1 - 0.603222, 1 - 0.107791), abs=1e-6)
+    assert wilson(0, 10) == (0.0, pytest.approx(3.841459 / 13.841459))
+    assert wilson(10, 10) == (pytest.approx(10 / 13.841459), 1.0)
+    assert wilson(0, 0) == (0.0, 1.0)
+    assert wilson(0.5, 0.5) == (pytest.approx(0.5 / 4.341459), 1.0)
+
+
+@given(st.floats(0, 1e-12), st.floats(0.5, 1e5))
+@example(1e-16, 2.0)
+def test_wilsons_interval_stays_within_0_and_1_however_it_is_rounded(few: float, total: float) -> None:
+    for successes in (few, total - few):
+        low, high = wilson(successes, total)
+        assert 0 <= low <= high <= 1
+        assert (low == 0) >= (successes == 0)
+        assert (high == 1) >= (successes == total)
+
+
+def test_no_share() -> None:
+    for successes, total in ((-1, 3), (4, 3), (-1e-9, 0), (1e-9, 0), (math.nan, 3)):
+        with pytest.raises(InputError, match="successes must lie between 0 and the total"):
+            wilson(successes, total)
+    for level in (0, 1, -0.5, 1.5, math.nan):
+        with pytest.raises(InputError, match="level must lie between 0 and 1"):
+            wilson(1, 2, level=level)
