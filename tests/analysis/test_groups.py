@@ -18,9 +18,12 @@ from numpy.typing import NDArray
 from rote.analysis.groups import (
     NAMED,
     _student,
+    binned_repetitions,
     difference,
     differences,
     document_interval,
+    documents_of,
+    effective_examples,
     sampled_rates,
     with_origin,
 )
@@ -149,6 +152,31 @@ def test_documents_that_agree_within_count_once() -> None:
     assert 150 < document_interval(document % 2 == 0, document)[2] < 200
 
 
+@given(
+    st.lists(
+        st.lists(st.sampled_from([-2.0, -0.5, 0.0, 0.25, 1.0, 3.0]), min_size=1, max_size=5), min_size=1, max_size=8
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_values_that_are_no_hits_scatter_likewise(documents: list[list[float]]) -> None:
+    """As those of differences between two runs: what is not 0 is a hit; where nothing is 0, only hits can be few."""
+    values = [value for each in documents for value in each]
+    document = np.repeat(np.arange(len(documents)), [len(each) for each in documents])
+    found = effective_examples(np.array(values), document)
+    count, total, average = len(documents), len(values), math.fsum(values) / len(values)
+    scatter = math.fsum((value - average) ** 2 for value in values) / total
+    if count == 1 or len(set(values)) == 1:
+        assert found == count
+        return
+    squares = math.fsum(math.fsum(value - average for value in each) ** 2 for each in documents)
+    variance = count / (count - 1) * squares / total**2
+    size = total / max(variance / (scatter / total), 1)
+    hit, missed = (sum(any((v == 0) is zero for v in each) for each in documents) for zero in (False, True))
+    few = size * (Z / _student(min(hit, missed if missed else hit, count - 1))) ** 2
+    many = size * (Z / _student(count - 1)) ** 2
+    assert found == pytest.approx(max(few, min(many, count)), rel=1e-9)
+
+
 def test_rates_of_nothing_and_everything_count_documents() -> None:
     document = np.repeat(np.arange(20), 50)
     nothing, everything = np.zeros(1000, dtype=bool), np.ones(1000, dtype=bool)
@@ -212,6 +240,44 @@ def test_groups_are_rates_of_their_rows() -> None:
     assert rates_by(frame, "split", of=sampled_rates) == []
 
 
+def test_tau_and_tolerances_unless_given_and_as_given() -> None:
+    tau = math.log(0.001)
+    frame = table([{"log_prob": tau + 0.0015 * i, "document": f"d{i}", "run": i} for i in range(-2, 3)])
+    frame = frame.with_columns(margins=pl.Series([[0.0007], [0.0015], [0.003], [1.0], [0.0002]]))
+    usual = {"tau": 0.001, "numeric_tolerance": 0.001, "border_tolerance": 0.001}
+    other = {"tau": 0.00101, "numeric_tolerance": 0.002, "border_tolerance": 0.0005}
+    assert sampled_rates(frame) == sampled_rates(frame, **usual)
+    for options in (usual, other):
+        found, plain = sampled_rates(frame, **options), rates(frame, **options)
+        for name in ("examples", "stopped", "tau", "near_tau", "border_tokens", "n_passing_greedy"):
+            assert found[name] == plain[name]
+        assert found["rate_at_tau"]["count"] == plain["rate_at_tau"]["count"]
+
+
+def repeated(values: Sequence[int | None]) -> pl.DataFrame:
+    return pl.DataFrame({"repetitions": pl.Series(values, dtype=pl.Int64), "row": range(len(values))})
+
+
+def test_many_counts_of_repetitions_are_put_together_by_powers_of_two() -> None:
+    few = repeated([*range(12), 3, 3])
+    found, binned = binned_repetitions(few)
+    assert (binned, found.rows()) == (False, few.rows())
+    many = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 1023, 1024, None]
+    found, binned = binned_repetitions(repeated(many))
+    assert binned
+    assert found["repetitions"].to_list() == [0, 1, 2, 2, 4, 4, 4, 4, 8, 8, 8, 16, 512, 1024, None]
+    assert found["row"].to_list() == list(range(len(many)))
+    assert binned_repetitions(repeated(range(13)))[1]
+
+
+def test_documents_are_numbered_by_corpus_and_name() -> None:
+    places = [("main", "b"), ("main", "a"), ("held-out", "b"), ("main", "b"), ("held-out", "b")]
+    frame = table([{"log_prob": -1.0, "document": d, "run": i, "corpus": c} for i, (c, d) in enumerate(places)])
+    numbers = documents_of(frame).tolist()
+    assert sorted(set(numbers)) == [0, 1, 2]
+    assert [numbers[i] == numbers[j] for i, j in ((0, 3), (2, 4), (0, 1), (0, 2), (1, 2))] == [True, True] + [False] * 3
+
+
 def split_rates(names: Sequence[str]) -> list[dict[str, Any]]:
     rows = [
         {"log_prob": -float(i % (3 * j + 4)), "document": f"{name}{i % 20}", "run": i % 3, "split": name}
@@ -246,6 +312,13 @@ def test_the_control_is_the_held_out_split_or_the_only_other(splits: list[str], 
         assert entry["np_table"][3]["difference"] == own["np_table"][3]["rate"] - control["np_table"][3]["rate"]
 
 
+def test_rows_without_a_split_are_compared_with_nothing() -> None:
+    groups = split_rates(["train", "test"])
+    unknown = [{**groups[0], "split": None}]
+    assert differences([*groups, *unknown]) == differences(groups) != []
+    assert differences([*groups[:1], *unknown]) == []
+
+
 def whole(successes: int, total: int) -> dict[str, Any]:
     share = successes / total
     return {"rate": share, "rate_upper": share, "interval": list(score_interval(share, total, Z))}
@@ -266,6 +339,9 @@ def test_differences_have_newcombes_interval(
     found = difference(whole(*one), whole(*other))
     assert found["interval"] == pytest.approx([low, high], abs=6e-5)
     assert found["difference"] == found["difference_upper"] == one[0] / one[1] - other[0] / other[1]
+    turned = difference(whole(*other), whole(*one))
+    assert turned["interval"] == pytest.approx([-high, -low], abs=6e-5)
+    assert turned["difference"] == -found["difference"]
 
 
 def test_what_stopped_rows_leave_open_widens_a_difference() -> None:
@@ -298,5 +374,10 @@ def test_rows_that_were_not_drawn_are_refused() -> None:
     frame = table([{"log_prob": -1.0, "document": "a", "run": 0}])
     with pytest.raises(InputError, match="'r0' has no document in its metadata"):
         with_origin(frame.with_columns(metadata=pl.lit('{"run": 1, "corpus": "main"}')))
+    said = ['{"run": 1, "corpus": "main", "document": "a"}', '{"corpus": "main", "document": "a"}']
+    three = table([{"log_prob": -1.0, "document": "a", "run": 0}] * 3)
+    for order, first in (([0, 1, 1], "r1"), ([1, 0, 1], "r0"), ([0, 0, 1], "r2")):
+        with pytest.raises(InputError, match=f"'{first}' has no (run|corpus|document) in its metadata"):
+            with_origin(three.with_columns(metadata=pl.Series([said[i] for i in order])))
     with pytest.raises(InputError, match="no column 'metadata'"):
         with_origin(frame.drop("metadata"))

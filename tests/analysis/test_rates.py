@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rote.analysis.rates import rates, rates_by
+from rote.analysis.rates import log_prob_bounds, np_rates, rates, rates_by
 from rote.errors import InputError
 from rote.extraction.odds import wilson
 from tests.reference import rates as reference
@@ -43,6 +43,9 @@ def table(rows: list[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
+MARGINS = st.one_of(st.floats(-1, 1, width=32), st.sampled_from([0.25, -0.25, 0.0]))
+
+
 @st.composite
 def rows(draw: st.DrawFn, lowest: float = -900, stopped_below: float = -7) -> list[dict[str, Any]]:
     scored = st.one_of(
@@ -58,7 +61,7 @@ def rows(draw: st.DrawFn, lowest: float = -900, stopped_below: float = -7) -> li
         else:
             drawn.append(row(draw(scored), example_id=f"{i}", greedy=draw(st.booleans())))
     for each in drawn:
-        each["margins"] = draw(st.lists(st.floats(-1, 1, width=32), max_size=4))
+        each["margins"] = draw(st.lists(MARGINS, max_size=4))
         each["repetitions"] = draw(st.sampled_from([None, 1, 2, 30]))
     return drawn
 
@@ -131,6 +134,16 @@ def test_passing_greedy_beyond_the_floats() -> None:
     assert float(just["n"]) > 1e299
 
 
+def test_numbers_of_queries_are_given_down_to_1e_300() -> None:
+    border = math.log(1e-300)
+    for log_prob, counted in ((border, True), (math.nextafter(border, -math.inf), False)):
+        passing = rates(table([row(0.0, greedy=True), row(log_prob)]))["n_passing_greedy"]
+        for p in CHANCES:
+            found = passing[f"{p:g}"]
+            assert (found["n"] is not None) is counted
+            assert found["log10_n"] == pytest.approx(300 + math.log10(-math.log1p(-p)), rel=1e-12)
+
+
 def test_passing_greedy_never() -> None:
     never = {"n": None, "log10_n": None, "n_lower": None, "log10_n_lower": None}
     assert rates(table([row(-0.1, greedy=True)]))["n_passing_greedy"]["0.1"] == never
@@ -162,6 +175,51 @@ def test_numerically_uncertain_rows_are_counted() -> None:
 def test_border_rows(drawn: list[dict[str, Any]]) -> None:
     expected = sum(any(abs(np.float32(margin)) < 0.25 for margin in each["margins"]) for each in drawn)
     assert rates(table(drawn), border_tolerance=0.25)["border_tokens"]["count"] == expected
+
+
+def test_what_lies_just_at_a_tolerance() -> None:
+    """A log_prob that is off by the tolerance is within it; numbers that are exact in binary leave no doubt."""
+    scores = table([row(-0.25), row(-0.2500001), row(0.0)])
+    assert rates(scores, tau=1, numeric_tolerance=0.25)["near_tau"]["count"] == 2
+    assert rates(scores, tau=1, numeric_tolerance=0)["near_tau"]["count"] == 1
+    assert rates(scores, tau=1)["rate_at_tau"]["count"] == 1
+
+
+def test_tolerances_and_tau_unless_given() -> None:
+    tau = math.log(0.001)
+    close = [row(tau + off, margins=[off]) for off in (0.0004, 0.0009, 0.0011, 0.0019)]
+    scores = table([each | {"split": "train"} for each in [*close, row(tau), row(tau - 0.6)]])
+    usual = {"tau": 0.001, "numeric_tolerance": 0.001, "border_tolerance": 0.001}
+    found = rates(scores)
+    assert found == rates(scores, **usual)
+    assert found["tau"] == 0.001
+    assert found["near_tau"] == {"count": 3, "numeric_tolerance": 0.001}
+    assert found["border_tokens"] == {"count": 2, "border_tolerance": 0.001}
+    assert rates_by(scores, "split") == [{"split": "train", **found}]
+    other = {"tau": 0.01, "numeric_tolerance": 0.0005, "border_tolerance": 0.002}
+    assert rates_by(scores, "split", **other) == [{"split": "train", **rates(scores, **other)}]  # type: ignore[arg-type]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    rows(), st.lists(st.integers(1, 3000), max_size=3), st.lists(st.sampled_from([0.05, 0.3, 0.75, 1.0]), max_size=2)
+)
+def test_any_n_and_p(drawn: list[dict[str, Any]], queries: list[int], chances: list[float]) -> None:
+    found = np_rates(table(drawn).drop("greedy", "margins"), queries=queries, chances=chances)
+    assert [(cell["n"], cell["p"]) for cell in found] == [(n, p) for n in queries for p in chances]
+    for cell in found:
+        n, p = cell["n"], cell["p"]
+        if p < 1:  # else rounding decides: 1 - 1e-17 is 1
+            check(cell, reference.count(drawn, lambda x, n=n, p=p: reference.reaches(x, n, p)), len(drawn))  # type: ignore[misc]
+    assert np_rates(table([]), queries=queries, chances=chances) == []
+
+
+@checked
+@given(rows())
+def test_bounds_of_every_row(drawn: list[dict[str, Any]]) -> None:
+    lower, upper = log_prob_bounds(table(drawn))
+    assert upper.tolist() == [each["log_prob"] for each in drawn]
+    assert lower.tolist() == [-math.inf if each["stopped"] else each["log_prob"] for each in drawn]
 
 
 @checked
@@ -223,12 +281,40 @@ def test_bad_tables_are_named() -> None:
     for name in ("log_prob", "greedy", "stopped"):
         with pytest.raises(InputError, match=f"'b' has no {name}"):
             rates(table([row(-1.0), {**row(-1.0, example_id="b"), name: None}]))
-    with pytest.raises(InputError, match="tau"):
-        rates(table([row(-1.0)]), tau=0)
-    with pytest.raises(InputError, match="border_tolerance"):
-        rates(table([row(-1.0)]), border_tolerance=-1)
+    for tau in (0, -0.5, 1.001, 2, math.nan):
+        with pytest.raises(InputError, match=r"tau is a probability and must lie in \(0, 1\]"):
+            rates(table([row(-1.0)]), tau=tau)
+    for name in ("border_tolerance", "numeric_tolerance"):
+        rates(table([row(-1.0)]), **{name: 0})
+        for tolerance in (-1, -1e-9, math.nan):
+            with pytest.raises(InputError, match=f"{name} must be at least 0"):
+                rates(table([row(-1.0)]), **{name: tolerance})
     with pytest.raises(InputError, match="grouped"):
         rates_by(table([row(-1.0)]), "scheme")  # type: ignore[arg-type]
+
+
+def test_the_first_bad_row_is_named_wherever_it_stands() -> None:
+    fine = row(0.0, example_id="fine")
+    for name in ("log_prob", "greedy", "stopped"):
+        bad = [{**row(-1.0, example_id=example), name: None} for example in "bc"]
+        for before in range(3):
+            with pytest.raises(InputError, match=f"'b' has no {name}; score it again"):
+                rates(table([fine] * before + [bad[0], fine, bad[1], fine]))
+    for value, said in ((math.nan, "nan"), (0.5, "0.5"), (math.inf, "inf")):
+        for before in range(3):
+            with pytest.raises(InputError, match=f"'b' has log_prob {said}, which is that of no probability"):
+                rates(table([fine] * before + [row(value, example_id="b"), fine, row(value, example_id="c")]))
+
+
+def test_only_what_is_needed_must_be_there() -> None:
+    """A table without `greedy`, and rows without margins, as other sources of scores may leave them."""
+    scores = table([row(-1.0, margins=None), row(-2.0, margins=[0.0], greedy=None)])
+    assert log_prob_bounds(scores.drop("greedy"))[1].tolist() == [-1.0, -2.0]
+    assert log_prob_bounds(scores, "margins")[1].tolist() == [-1.0, -2.0]
+    assert rates(scores.with_columns(greedy=True))["border_tokens"]["count"] == 1
+    for name in ("example_id", "scheme", "log_prob", "stopped"):
+        with pytest.raises(InputError, match=f"no column '{name}'"):
+            log_prob_bounds(scores.drop(name))
 
 
 def test_a_hundred_thousand_rows_in_well_under_a_second() -> None:
