@@ -44,6 +44,13 @@ class Scheme:
     def greedy(self) -> bool:
         return self.temperature == 0
 
+    def doubt(self, logit_tolerance: float) -> float:
+        """How far apart a token's log-prob may be in two correct computations, if its support is the same in both.
+
+        Logits that differ by so much move it by at most twice that: its own, and what all are divided by.
+        """
+        return 2 * logit_tolerance / (self.temperature or 1)
+
     def __str__(self) -> str:
         if self.greedy:
             return "greedy"

@@ -22,7 +22,7 @@ from rote.runs.passage import passage, token_texts
 from tests import tiny
 from tests.runs.support import SIZES, files
 
-SCHEMES = [Scheme(), Scheme(top_k=5)]
+SCHEMES = [Scheme(), Scheme(0.5, top_k=5)]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,11 @@ def test_the_same_run_twice_differs_in_nothing(folders: Path) -> None:
 
 
 def test_numbers_are_those_of_the_summaries(folders: Path) -> None:
-    for side in compare([folders / "plain", folders / "schemes"]).result["runs"]:
+    sides = [
+        s for names in (["plain", "schemes"], ["schemes"]) for s in compare([folders / n for n in names]).result["runs"]
+    ]
+    assert {side["scheme"] for side in sides} == set(map(str, SCHEMES))
+    for side in sides:
         summary = Run.open(side["folder"]).summary
         assert side["rates"] == summary["schemes"][side["scheme"]]["rates"]
         assert side["coverage"] == summary["schemes"][side["scheme"]]["coverage"]

@@ -41,6 +41,11 @@ def test_every_point_is_what_scoring_it_alone_gives(model: Any, examples: list[r
         assert point["rates"]["rate_at_tau"]["count"] == sum(v.prob >= 1e-6 for v in alone)
         assert point["rates"]["maximum_rate"]["count"] == sum(v.prob > 0 for v in alone)
         assert point["rates"]["greedy_rate"]["count"] == sum(v.greedy for v in alone)
+        doubt = 2 * model.logit_tolerance / scheme.temperature * point["suffix"]
+        assert point["rates"]["near_tau"]["numeric_tolerance"] == pytest.approx(doubt)
+        if point["suffix"] == 6:
+            summary = rote.Run.open(tmp_path / f"s/prefix-{point['prefix']}").summary
+            assert summary["schemes"][point["scheme"]]["rates"] == point["rates"]
 
 
 def test_the_parts_are_runs_and_are_not_scored_again(

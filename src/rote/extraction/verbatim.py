@@ -90,15 +90,15 @@ def verbatim(
     pilot = everything[:: min(PILOT, max(1, len(examples) // 8))]
     full = scorer.run(pilot, None, tell)
     rest = np.setdiff1d(everything, pilot)
-    moves = _Moves.of(asked, model.logit_tolerance)
-    stop_at = _best_stop(examples, full, tau, moves) if len(rest) else None
+    doubts = _Doubts(model.logit_tolerance, np.array([[s.doubt(model.logit_tolerance)] for s in asked]))
+    stop_at = _best_stop(examples, full, tau, doubts) if len(rest) else None
     stopped: dict[int, _Row] = {}
     extra = np.zeros(len(examples), dtype=np.int64)
     if stop_at is not None:
         probe = scorer.run(rest, stop_at, lambda count: None)
         for i in rest:
             extra[i] = _cost(examples[i], stop_at)
-            bounds = probe[i].upper(moves)
+            bounds = probe[i].upper(doubts)
             if bounds.max() < math.log(tau):
                 stopped[int(i)] = replace(probe[i], total=bounds, greedy=False)
         tell(len(stopped))
@@ -108,16 +108,11 @@ def verbatim(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Moves:
+class _Doubts:
     """How far two correct computations may be apart."""
 
     logit: float
-    log_prob: NDArray[np.float64]  # [schemes]: of a token whose support stays as it is
-
-    @classmethod
-    def of(cls, schemes: Sequence[Scheme], tolerance: float) -> _Moves:
-        """Logits that differ by `tolerance` move a log-prob by at most twice that, divided by the temperature."""
-        return cls(tolerance, np.array([2 * tolerance / (s.temperature or 1) for s in schemes]))
+    log_prob: NDArray[np.float64]  # [schemes, 1]: a token's, if its support is the same
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,16 +127,16 @@ class _Row:
     total: NDArray[np.float64]  # [schemes], the sum of the log-probs, or a bound on what it would come to
     greedy: bool  # all tokens are the argmax
 
-    def upper(self, moves: _Moves, stop_at: int | None = None) -> NDArray[np.float64]:
+    def upper(self, doubts: _Doubts, stop_at: int | None = None) -> NDArray[np.float64]:
         """[schemes]: no full pass can give these tokens, or the first `stop_at` of them, a larger sum of log-probs.
 
         A token just outside the support might be inside in another pass: it counts as certain here. One that is inside
         gains what its own logit and the others' may move it, and what tokens that drop out of the support leave to it.
         """
         log_probs, margins = self.log_probs[:, :stop_at], self.margins[:, :stop_at]
-        doubtful = (log_probs == -np.inf) & (np.abs(margins) <= 2 * moves.logit)
+        doubtful = (log_probs == -np.inf) & (np.abs(margins) <= 2 * doubts.logit)
         token = np.where(doubtful, 0.0, log_probs).astype(np.float64)
-        gain = self.headroom[:, :stop_at] + moves.log_prob[:, None]
+        gain = self.headroom[:, :stop_at] + doubts.log_prob
         total: NDArray[np.float64] = np.minimum(token + gain, 0.0).sum(axis=1)
         return total
 
@@ -344,14 +339,14 @@ def _cost(example: Example, stop_at: int | None) -> int:
     return len(example.prefix) + min(len(example.suffix), stop_at or len(example.suffix)) - 1
 
 
-def _best_stop(examples: Sequence[Example], pilot: dict[int, _Row], tau: float, moves: _Moves) -> int | None:
+def _best_stop(examples: Sequence[Example], pilot: dict[int, _Row], tau: float, doubts: _Doubts) -> int | None:
     """After how many suffix tokens to look, judged by what the pilot examples would have cost; None: score in full."""
     full = sum(_cost(examples[i], None) for i in pilot)
     best, best_cost = None, 0.95 * full
     for stop_at in range(1, max(len(examples[i].suffix) for i in pilot)):
         cost = 0
         for i, row in pilot.items():
-            survives = row.upper(moves, stop_at).max() >= math.log(tau)
+            survives = row.upper(doubts, stop_at).max() >= math.log(tau)
             cost += _cost(examples[i], stop_at) + (_cost(examples[i], None) if survives else 0)
         if cost < best_cost:
             best, best_cost = stop_at, cost

@@ -22,6 +22,7 @@ from rote.analysis.rates import rates
 from rote.errors import InputError, RunError
 from rote.report import pack
 from rote.report.comparisonfigures import run_label
+from rote.runs.manifest import scheme_of
 from rote.runs.store import Passages, Run, make_folder, read_json, write_whole
 from rote.runs.summary import THRESHOLDS
 
@@ -275,6 +276,7 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> dict[str, Any]:
     model, summary = side.manifest["model"], side.summary
     longest = int(rows["ranks"].list.len().max() or 0)  # type: ignore[arg-type]
     tolerance = summary["logit_tolerance"]
+    doubt = scheme_of(side.scheme).doubt(tolerance)
     near = side.manifest["near"]
     scanned = side.manifest["kind"] == "scan"
     rate_of = sampled_rates if "sampling" in side.manifest else rates  # a document's examples belong together
@@ -291,7 +293,7 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> dict[str, Any]:
         "stop_early": side.manifest["stop_early"],
         "examples": rows.height,
         "dropped": summary["dropped"],
-        "rates": rate_of(rows, tau=tau, numeric_tolerance=2 * tolerance * longest, border_tolerance=tolerance),
+        "rates": rate_of(rows, tau=tau, numeric_tolerance=doubt * longest, border_tolerance=tolerance),
         "coverage": coverage(rows, side.manifest["source"]["characters"], THRESHOLDS) if scanned else None,
         "near": None if near is None else {**near, "rate": near_rates(rows, tau=tau)[-1]},
         "seconds": summary["seconds"],

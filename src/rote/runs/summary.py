@@ -13,6 +13,7 @@ from rote.analysis.nearverbatim import near_summary
 from rote.analysis.rates import rates, rates_by
 from rote.corpus.windows import beginning_ends
 from rote.errors import RunError
+from rote.runs.manifest import scheme_of
 from rote.runs.store import Run
 
 THRESHOLDS = (0.01, 0.1, 0.5, 0.75)
@@ -24,10 +25,10 @@ def summarise(run: Run, logit_tolerance: float, tokenizer: Any) -> dict[str, Any
     manifest, scores, facts = run.manifest, run.scores, run.shard_facts()
     tau = manifest["tau"]
     most_tokens = int(scores["ranks"].list.len().max() or 0)  # type: ignore[arg-type]
-    doubt = 2 * logit_tolerance * most_tokens  # each token's log-prob may differ by twice what a logit may
     schemes: dict[str, Any] = {}
     for scheme in manifest["schemes"]:
         own = scores.filter(scores["scheme"] == scheme)
+        doubt = scheme_of(scheme).doubt(logit_tolerance) * most_tokens
         limits = {"tau": tau, "numeric_tolerance": doubt, "border_tolerance": logit_tolerance}
         numbers: dict[str, Any] = {"rates": rates(own, **limits)}
         if manifest["kind"] == "scan":

@@ -19,6 +19,7 @@ from rote.errors import InputError, RunError
 from rote.extraction.verbatim import BatchSize
 from rote.models.base import LogitModel
 from rote.runs.engine import Progress, score
+from rote.runs.manifest import scheme_of
 from rote.runs.store import Run, pretty, read_json, write_whole
 from rote.tokens import Example
 
@@ -115,7 +116,7 @@ def _points(run: Run, schemes: Sequence[str], prefix: int, suffixes: Sequence[in
             numbers = point(
                 own,
                 tau=summary["tau"],
-                numeric_tolerance=2 * tolerance * suffix,
+                numeric_tolerance=scheme_of(scheme).doubt(tolerance) * suffix,
                 border_tolerance=tolerance,
             )
             found.append({"scheme": scheme, "prefix": prefix, "suffix": suffix, **numbers})
