@@ -134,7 +134,9 @@ def check_hot_spots(length: int, rows: list[tuple[Any, ...]], threshold: float) 
         by_probability = sorted(by_length, key=lambda spot: -spot["log_prob"])
         assert_same_spots(hot_spots(scores, length, threshold, span), by_length)
         assert_same_spots(hot_spots(scores, length, threshold, span, rank="probability"), by_probability)
-        assert hot_spots(scores, length, threshold, span, top=2) == hot_spots(scores, length, threshold, span)[:2]
+        for top in (1, 2, 100):
+            first_ones = hot_spots(scores, length, threshold, span, top=top)
+            assert first_ones == hot_spots(scores, length, threshold, span)[:top]
         assert (
             sum(spot["end"] - spot["start"] for spot in expected)
             == (coverage(scores, length, (threshold,), span)[f"{threshold:g}"]["characters"])
@@ -227,6 +229,18 @@ def test_location(rows: list[tuple[float, bool]]) -> None:
     assert (len(found.linear.counts), found.linear.edges[0]) == (50, 0)
 
 
+def test_histograms_begin_at_one_in_ten_thousand() -> None:
+    floor = math.log(0.0001)
+    below = math.nextafter(floor, -math.inf)
+    found = location(table([(i, i, i + 1, *row) for i, row in enumerate([(floor, False), (below, False)] * 3)]))
+    assert FLOOR == 0.0001
+    assert (found.log10.counts[0], sum(found.log10.counts)) == (3, 3)
+    assert (found.linear.counts[0], sum(found.linear.counts)) == (3, 3)
+    assert [found.log10.edges[i] for i in (10, 20, 30, 39)] == pytest.approx([0.001, 0.01, 0.1, 10**-0.1])
+    assert [found.linear.edges[i] for i in (1, 25, 49)] == [0.02, 0.5, 0.98]
+    assert location(table([(0, 0, 1, floor, True), (1, 1, 2, below, True)])).undecided == 1
+
+
 TOKENS = st.one_of(st.floats(-3, 0, width=32), st.sampled_from([0.0, -math.inf]))
 
 
@@ -276,6 +290,12 @@ def test_longest_of_a_stopped_row_is_what_was_seen_of_it() -> None:
     assert nowhere is not None
     assert (nowhere["tokens"], nowhere["start"], nowhere["suffix_start"]) == (4, None, None)
     assert longest(with_tokens([]), (0.1,)) == {"0.1": None}
+    assert list(longest(scores)) == ["0.01", "0.1", "0.5", "0.75"]
+    unknown = scores.with_columns(token_log_probs=pl.Series([[half], None], dtype=pl.List(pl.Float32)))
+    for turned in (unknown, unknown[::-1]):
+        found = longest(turned, (0.1, 0.9))
+        assert found["0.1"] is not None
+        assert (found["0.1"]["tokens"], found["0.1"]["example_id"], found["0.9"]) == (1, "0", None)
     with pytest.raises(InputError, match="no column 'token_log_probs'"):
         longest(scores.drop("token_log_probs"))
     with pytest.raises(InputError, match="threshold"):
@@ -322,6 +342,40 @@ def test_bad_input_is_named() -> None:
         character_maximum([0], [1], [0.0, 0.0], 3)
     with pytest.raises(InputError, match="value of span 1"):
         character_maximum([0, 0], [1, 1], [0.0, math.nan], 3)
+
+
+def test_the_first_bad_row_is_named_wherever_it_stands() -> None:
+    good, bad = (0, 5, 10, -1.0, False), (0, None, 10, -1.0, False)
+    for rows, first in (([bad, good, bad], 0), ([good, bad, bad, good], 1)):
+        with pytest.raises(InputError, match=f"example '{first}' has no suffix_start: 2 of {len(rows)}"):
+            coverage(table(rows), 10)
+    outside, turned, early = (0, 5, 11, -1.0, False), (0, 8, 6, -1.0, False), (0, -2, 3, -1.0, False)
+    for row, said in ((outside, "5 to 11"), (turned, "8 to 6"), (early, "-2 to 3")):
+        for before in range(3):
+            scores = table([good] * before + [row, good, row])
+            for act in (lambda s: coverage(s, 10), lambda s: hot_spots(s, 10, 0.5), lambda s: hot_spots(s, 10, 0.1)):
+                with pytest.raises(
+                    InputError, match=f"the span of example '{before}' is {said}, which does not lie in a"
+                ):
+                    act(scores)
+
+
+def test_spans_that_lie_in_no_text() -> None:
+    for start, end in ((-1, 2), (3, 2), (-3, -2)):
+        for before in range(2):
+            starts, ends = [0] * before + [start, 1], [4] * before + [end, 1]
+            with pytest.raises(InputError, match=f"span {before} is {start} to {end}, which does not lie in any text"):
+                merge_spans(starts, ends)
+            with pytest.raises(
+                InputError, match=f"span {before} is {start} to {end}, which does not lie in a text of 5"
+            ):
+                character_maximum(starts, ends, [0.0] * len(starts), 5)
+    with pytest.raises(InputError, match="span 1 is 3 to 6"):
+        character_maximum([0, 3, 3], [5, 6, 7], [0.0] * 3, 5)
+    with pytest.raises(InputError, match="one of each per span"):
+        merge_spans([[0, 1]], [[2, 3]])
+    with pytest.raises(InputError, match="value of span 0"):
+        character_maximum([0, 0, 0], [1, 1, 1], [math.nan, 0.0, math.nan], 3)
 
 
 def test_a_million_characters_in_under_two_seconds() -> None:
