@@ -41,7 +41,7 @@ from typing import IO, Any
 ROOT = Path(__file__).parent.parent
 EQUIVALENTS = Path(__file__).parent / "mutation_equivalents.toml"
 
-SEARCH = tuple(f"tests/extraction/test_{name}.py" for name in ("long_outputs", "invariants", "near"))
+SEARCH = tuple(f"tests/extraction/test_{name}.py" for name in ("long_outputs", "invariants", "frozen", "near"))
 
 TESTS = {
     "decoding.py": ("tests/test_decoding.py", "tests/test_support.py"),

@@ -131,7 +131,7 @@ def test_states_before_anything_is_written_and_along_the_suffix(distance: Any) -
     suffixes = [(1,), (1, 2), (0, 1, 1, 2), (2,) * 9]
     lengths = torch.tensor([len(z) for z in suffixes])
     for tolerance in range(8):
-        metric = Metric(distance, tolerance)
+        metric = Metric(distance, tolerance, "stop")
         assert metric.start(lengths).dtype == metric.along(lengths, lengths).dtype == torch.int16
         for z, found in zip(suffixes, metric.start(lengths).tolist(), strict=True):
             assert found == reference.state((), z, distance, tolerance)
@@ -195,10 +195,28 @@ def test_tuples_and_lists_are_alike() -> None:
     assert distances.levenshtein((70_000, 2), (70_000, 3)) == 1
 
 
-@pytest.mark.parametrize("options", [{"distance": "euclid"}, {"eos": "never"}, {"tolerance": -1}])
-def test_impossible_settings_are_refused_by_name(options: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match={"eos": "EOS"}.get(next(iter(options)), next(iter(options)))):
-        Metric(**options)
+@pytest.mark.parametrize(
+    ("distance", "tolerance", "eos", "named"),
+    [
+        ("euclid", 5, "stop", "distance"),
+        ("hamming", 5, "never", "EOS"),
+        ("hamming", -1, "stop", "tolerance"),
+        ("hamming", 4096, "stop", "tolerance must be a whole number from 0 to 4095"),
+        ("hamming", 1.0, "stop", "tolerance"),
+        ("hamming", True, "stop", "tolerance"),
+    ],
+)
+def test_impossible_settings_are_refused_by_name(distance: Any, tolerance: Any, eos: Any, named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        Metric(distance, tolerance, eos)
+
+
+def test_the_largest_tolerance() -> None:
+    """States are 16-bit integers, and what never counts is farther than any tolerance."""
+    metric, lengths = Metric("levenshtein", 4095, "exclude"), torch.tensor([3])
+    _, ceil = metric.bounds(metric.start(lengths), torch.zeros(1, dtype=torch.int64), lengths)
+    assert 4095 < int(ceil) < 2**15
+    assert int(metric.start(lengths).max()) == 4096
 
 
 def test_bleu() -> None:

@@ -218,6 +218,24 @@ class Known(HashModel):
         return logits
 
 
+def test_what_is_exactly_at_tau_is_not_given_up() -> None:
+    class Second(HashModel):
+        """After a zero token 2 never comes; else it is the second of two for three tokens, then the only one."""
+
+        logit_tolerance = 0.0
+
+        def logits_after(self, history: tuple[int, ...]) -> np.ndarray:
+            return np.array([-200.0, 0.5 if len(history) < 13 else -200.0, -200.0 if history[0] == 0 else 0.0])
+
+    examples = [Example(str(i), (int(i == 5),) * 10, (2,) * 20) for i in range(64)]
+    (plain,) = verbatim(Second(3), [examples[5]], [Scheme(top_k=None)])
+    near = (plain.prob * (1 + n * 2**-53) for n in range(-8, 9))
+    tau = next(t for t in near if math.log(t) == plain.log_prob)
+    for asked, kept in ((tau, ["5"]), (tau * (1 + 2**-50), [])):
+        results = verbatim(Second(3), examples, [Scheme(top_k=None)], tau=asked)
+        assert [r.example_id for i, r in enumerate(results) if i % 8 and not r.stopped] == kept
+
+
 @pytest.mark.parametrize("lost", range(9))
 def test_giving_up_early_is_judged_on_one_example_in_eight(lost: int) -> None:
     """The first eight of 64 examples of 10 + 20 tokens are a pilot: `lost` of them could be given up after 3 tokens.

@@ -33,9 +33,9 @@ class Metric:
     `published`: the looser floor of published beam searches, which does not count what unequal lengths still cost.
     """
 
-    distance: Distance = "levenshtein"
-    tolerance: int = 5
-    eos: EosPolicy = "stop"
+    distance: Distance
+    tolerance: int
+    eos: EosPolicy
     published: bool = False
 
     def __post_init__(self) -> None:
