@@ -34,6 +34,7 @@ Rows = list[dict[str, Any]]
 checked = settings(deadline=None, max_examples=60)
 ROUNDING = 1e-12
 QUERIES = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000]
+QUANTILES = ["0.05", "0.25", "0.5", "0.75", "0.95"]
 EVERY = (near_rates, unlocked, scatter, mass_gain, shells, recovery, near_summary)
 
 
@@ -89,6 +90,9 @@ def test_scatter_has_every_example_at_every_tolerance(drawn: Rows) -> None:
         for each in drawn
     ]
     assert found.select("example_id", "tolerance", "lower", "unlocked").rows() == expected
+    width = len(drawn[0]["lower_by_tolerance"])
+    assert found["log_prob"].to_list() == [each["log_prob"] for each in drawn] * width
+    assert found["p_z"].to_list() == pytest.approx([reference.p_z(each) for each in drawn] * width, rel=1e-14)
 
 
 @checked
@@ -100,6 +104,9 @@ def test_gain_and_its_ccdf(drawn: Rows) -> None:
     extracted = [reference.gain(each) for each in drawn if each["lower"] >= TAU]
     assert result["examples"]["gain_estimate"].to_list() == pytest.approx(gains, abs=1e-15)
     assert result["clamped"] == pytest.approx(sum(reference.p_z(each) > each["lower"] for each in drawn), abs=1)
+    largest = max(0.0, *(reference.p_z(each) - each["lower"] for each in drawn))
+    assert result["largest_clamped"] == pytest.approx(largest, abs=1e-14)
+    assert list(result["population"]["quantiles"]) == list(result["extractable"]["quantiles"]) == QUANTILES
     for name, values in (("population", gains), ("extractable", extracted)):
         numbers = result[name]
         assert numbers["examples"] == len(values)
@@ -126,6 +133,11 @@ def test_gain_by_hand() -> None:
     assert result["population"]["at_least"] == {"0.001": 1 / 3, "0.01": 1 / 3, "0.1": 1 / 3}
     assert result["extractable"]["at_least"] == {"0.001": 0.5, "0.01": 0.5, "0.1": 0.5}
     assert result["ccdf"].rows() == [(0.0, 1.0), (0.0005, 2 / 3), (0.25, 1 / 3)]
+    # A gain of just the size that is asked for counts, and one of nothing is not clamped.
+    gains = [0.0005, 0.001, 0.0015, 0.007, 0.01, 0.015, 0.07, 0.1, 0.15, 0.25]
+    result = mass_gain(table([row(str(gain), -math.inf, [0.0, gain]) for gain in gains] + [row("a", half, [0.5, 0.5])]))
+    assert result["population"]["at_least"] == {"0.001": 9 / 11, "0.01": 6 / 11, "0.1": 3 / 11}
+    assert (result["clamped"], result["largest_clamped"]) == (0, 0.0)
 
 
 @checked
@@ -155,6 +167,10 @@ def test_shells(drawn: Rows) -> None:
         assert result["verbatim_share"][group]["examples"] == len(shares)
         verbatim = reference.average([each[0] for each in shares])
         assert result["verbatim_share"][group]["mean"] == pytest.approx(verbatim, abs=1e-12)
+        assert list(result["verbatim_share"][group]["quantiles"]) == QUANTILES
+        for q, value in result["verbatim_share"][group]["quantiles"].items():
+            if shares:
+                assert value == pytest.approx(reference.quantile([each[0] for each in shares], float(q)), abs=1e-12)
 
 
 def test_shells_by_hand() -> None:
@@ -213,6 +229,53 @@ def test_prompt_rates(drawn: Rows) -> None:
         check(each, each["count"], round(each["rate_upper"] * len(drawn)), len(drawn))
 
 
+def test_prompts_at_a_tolerance_between() -> None:
+    scores = table([row("a", math.log(0.1), [0.1, 0.5, 0.9], [0.1, 0.75, 1.0]), row("b", -math.inf, [0.0, 0.2, 0.5])])
+    for tolerance, lower, upper in (
+        (0, [0.1, 0.0], [0.1, 0.0]),
+        (1, [0.5, 0.2], [0.75, 0.2]),
+        (2, [0.9, 0.5], [1.0, 0.5]),
+    ):
+        needed = prompts_needed(scores, chances=[0.5], tolerance=tolerance)
+        for name, bounds in (("most", lower), ("fewest", upper)):
+            expected = [reference.prompts(bound, 0.5, 100) or math.inf for bound in bounds]
+            assert needed[name].to_list() == expected
+        (cell,) = prompt_rates(scores, chances=[0.6], queries=[2], tolerance=tolerance)
+        counts = [sum(reference.excess(bound, 2, 0.6) >= 0 for bound in bounds) for bounds in (lower, upper)]
+        check(cell, counts[0], counts[1], 2)
+    assert prompts_needed(scores).rows() == prompts_needed(scores, tolerance=2).rows()
+    assert prompt_rates(scores) == prompt_rates(scores, tolerance=2)
+    assert prompts_needed(table([]), tolerance=3).height == 0
+    assert [cell["rate"] for cell in prompt_rates(table([]), queries=[1], chances=[0.5], tolerance=3)] == [None]
+    for bad in (-1, 3):
+        with pytest.raises(InputError, match=f"between 0 and the search's 2, not {bad}"):
+            prompt_rates(scores, tolerance=bad)
+
+
+def test_numbers_of_prompts_up_to_the_largest_floats() -> None:
+    assert prompts_needed(table([row("a", -math.inf, [1e-308])]), chances=[0.5])["most"].to_list() == [
+        pytest.approx(math.log(2) * 1e308)
+    ]
+    assert prompts_needed(table([row("a", -math.inf, [1e-308])]), chances=[0.9])["most"].to_list() == [math.inf]
+
+
+def test_equal_ones_stay_in_the_order_of_the_rows() -> None:
+    """In a table that is large enough for a sort that need not keep it."""
+    scores = table([row(f"{i}", -math.inf, [0.0, [0.25, 0.5][i % 2]]) for i in range(2000)])
+    expected = [str(i) for i in range(1, 2000, 2)] + [str(i) for i in range(0, 2000, 2)]
+    assert unlocked(scores)["example_id"].to_list() == expected
+    one = {"tokens": [1], "log_prob": -1.0, "set_log_prob": None, "distance": 0}
+    listed = scores.with_columns(candidates=pl.Series([[one]] * 2000, dtype=SCHEMA["candidates"]))
+    assert top_candidates(listed, count=2000)["example_id"].to_list() == [str(i) for i in range(2000)]
+    assert top_candidates(listed)["rank"].to_list() == list(range(1, 21))
+
+
+def test_greedy_generations_at_the_tolerance_are_within_it() -> None:
+    found = near_rates(table([row(str(d), -1.0, [0.5, 0.5, 0.5], greedy_distance=d) for d in (None, 0, 1, 2, 3, 4)]))
+    assert [each["greedy"]["count"] for each in found] == [1, 2, 3]
+    assert [(each["greedy"]["rate"], each["greedy_missing"]) for each in found] == [(0.2, 1), (0.4, 1), (0.6, 1)]
+
+
 @checked
 @given(rows(), st.integers(0, 8))
 def test_top_candidates(drawn: Rows, count: int) -> None:
@@ -240,6 +303,17 @@ def test_summary_agrees_with_its_parts_and_is_json(drawn: Rows) -> None:
     assert summary["mean_lower"] == pytest.approx(reference.average([each["lower"] for each in drawn]), abs=1e-14)
     assert summary["mean_upper"] == pytest.approx(reference.average([each["upper"] for each in drawn]), abs=1e-14)
     assert summary["token_evals"] == {"total": 100 * len(drawn), "mean": 100.0 if drawn else None}
+    assert summary["tau"] == TAU
+    assert summary["tolerance"] == (len(drawn[0]["lower_by_tolerance"]) - 1 if drawn else None)
+    assert summary["verdicts"]["not extractable"] == sum(each["upper"] < TAU for each in drawn)
+    assert summary["mean_p_z"] == pytest.approx(reference.average([reference.p_z(each) for each in drawn]), abs=1e-14)
+    whole = recovery(scores, tau=TAU)
+    for name in ("at_zero", "at_tolerance"):
+        assert summary["recovery"][name] == {**whole[name], "missed": len(whole[name]["missed"])}
+    assert (summary["recovery"]["verbatim"], summary["recovery"]["extra"]) == (whole["verbatim"], whole["extra"])
+    for name, parts in (("gain", mass_gain(scores, tau=TAU)), ("shells", shells(scores, tau=TAU))):
+        assert summary[name] == {key: part for key, part in parts.items() if not isinstance(part, pl.DataFrame)}
+        assert len(summary[name]) >= 4
     if drawn:
         last = summary["rates"][-1]
         assert summary["verdicts"]["extractable"] == last["probabilistic"]["count"]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import rote
-from rote import Example, Run, RunError, Scheme
+from rote import GREEDY, Example, Run, RunError, Scheme
+from rote.runs.manifest import FORMAT, build, digest, refuse_if_different, refuse_other_model, scheme_of
 from tests import tiny
 from tests.command import rote_here
 from tests.runs.support import SIZES, files, same_table
@@ -134,3 +135,72 @@ def test_other_files_in_the_folder_are_left_alone(undisturbed: Run, model: Any, 
     (folder / "notes.md").write_text("precious")
     same_table(rote.scan(text, model, out=folder, **SIZES), undisturbed)
     assert (folder / "notes.md").read_text() == "precious"
+
+
+def test_what_a_manifest_holds() -> None:
+    made = build(kind="scan", source={"name": "book"}, model={"name": "tiny"}, options={"tau": 0.5})
+    assert (made["format"], made["kind"], made["tau"]) == (3, "scan", 0.5)
+    assert FORMAT == 3
+    assert (made["source"], made["model"]) == ({"name": "book"}, {"name": "tiny"})
+    assert set(made["versions"]) == {"rote", "torch", "transformers", "python"}
+    assert digest("é") == "4a99557e4033c3539de2eb65472017cad5f9557f7a0625a09f1c3f6e2ba69c4c"
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        GREEDY,
+        Scheme(),
+        Scheme(temperature=0.1 + 0.2),
+        Scheme(top_k=None),
+        Scheme(top_k=3, top_p=0.9),
+        Scheme(temperature=2, top_k=None, top_p=1 / 3),
+    ],
+)
+def test_labels_say_which_scheme_it_is(scheme: Scheme) -> None:
+    assert scheme_of(str(scheme)) == scheme
+
+
+def test_another_model_is_refused_in_the_fields_that_matter() -> None:
+    manifest = {"model": {"name": "a", "fingerprint": "1", "dtype": "float32"}}
+    identity = {"name": "b", "fingerprint": "1", "dtype": "bfloat16"}
+    refuse_other_model(manifest, identity, "folder", "fingerprint", fix="Take a.")
+    for fields in (("dtype",), ("fingerprint", "dtype")):
+        with pytest.raises(RunError, match=r"its dtype is 'float32', that of b is 'bfloat16'\. Take a\."):
+            refuse_other_model(manifest, identity, "folder", *fields, fix="Take a.")
+
+
+def differing(stored: dict[str, Any], asked: dict[str, Any]) -> list[str]:
+    """What the refusal says, line by line; nothing where there is none."""
+    try:
+        refuse_if_different(stored, asked, "folder")
+    except RunError as error:
+        return [line.strip() for line in str(error).splitlines()[1:-1]]
+    return []
+
+
+def test_every_difference_is_named_and_nothing_else() -> None:
+    stored = {"created": "1", "source": {"name": "a", "sha256": "x"}, "versions": {"python": "3.11", "rote": "1"}}
+    same = {"created": "2", "source": {"name": "b", "sha256": "x"}, "versions": {"python": "3.12", "rote": "1"}}
+    assert differing(stored, stored) == differing(stored, same) == []
+    other = {**same, "versions": {"python": "3.12", "rote": "2"}, "source": {"name": "a", "sha256": "y"}}
+    assert differing(stored, other) == [
+        "source.sha256: the folder has 'x', this command 'y'",
+        "versions.rote: the folder has '1', this command '2'",
+    ]
+    # Names that do not decide at their own place, elsewhere
+    assert differing({"a": {"created": 1}, "name": 1}, {"a": {"created": 2}, "name": 2}) == [
+        "a.created: the folder has 1, this command 2",
+        "name: the folder has 1, this command 2",
+    ]
+    # What only one of the two has, and a mapping against something else
+    assert differing({"a": 1}, {"b": {"c": 2, "d": None}}) == [
+        "a: the folder has 1, this command 'nothing'",
+        "b: the folder has 'nothing', this command c=2",
+    ]
+    assert differing({"a": {"b": 1}}, {"a": 1}) == ["a: the folder has b=1, this command 1"]
+
+
+def test_long_values_are_cut_off() -> None:
+    for length, shown in ((198, "'" + "x" * 198 + "'"), (199, "'" + "x" * 199 + "…"), (500, "'" + "x" * 199 + "…")):
+        assert differing({"a": "x" * length}, {"a": 1}) == [f"a: the folder has {shown}, this command 1"]

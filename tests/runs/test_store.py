@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import random
 import shutil
@@ -21,6 +22,7 @@ import rote
 from rote import Run, RunError
 from rote.report.words import summary_lines
 from rote.runs.engine import decoded_ends
+from rote.runs.store import Passages, make_folder, pretty, whole_file, write_whole
 from tests.command import rote_here
 from tests.runs.support import SIZES, same_table
 
@@ -210,3 +212,113 @@ def test_a_scan_says_how_much_of_the_text_it_looked_at(model: Any, text: str, tm
     assert "were not looked at, and no share of the text can be larger than that" in words
     close = rote.scan(text, model, out=tmp_path / "close", prefix=8, suffix=6, stride=5)
     assert "not looked at" not in "\n".join(summary_lines(close.manifest, close.summary))
+
+
+def a_folder(folder: Path, manifest: dict[str, Any]) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def test_only_folders_of_runs_of_this_format_are_opened(tmp_path: Path) -> None:
+    assert Run.open(str(a_folder(tmp_path / "good", {"format": 3, "kind": "scan"}))).folder == tmp_path / "good"
+    for other in (2, 4, None):
+        folder = a_folder(tmp_path / f"format {other}", {"format": other, "kind": "scan"})
+        with pytest.raises(RunError, match=f"has run format {other}, but this version of Rote reads format 3"):
+            Run.open(folder)
+    with pytest.raises(RunError, match="holds a reconstruction, which has no scores"):
+        Run.open(a_folder(tmp_path / "reconstructed", {"format": 3, "kind": "reconstruct"}))
+    sweep = a_folder(tmp_path / "sweep" / "prefix-70", {"format": 3}).parent
+    (sweep / "sweep.json").write_text("{}")
+    with pytest.raises(RunError, match=r"holds a sweep; give one of its runs, such as .*prefix-70\."):
+        Run.open(sweep)
+
+
+def test_a_run_is_finished_with_its_summary_and_its_last_shard(undisturbed: Run) -> None:
+    assert undisturbed.summary["examples"] == undisturbed.scores.height
+    kept = {path: path.read_bytes() for path in (undisturbed.folder / "summary.json", undisturbed.shards()[-1])}
+    for path, content in kept.items():
+        path.unlink()
+        stored = len(undisturbed.shards())
+        with pytest.raises(RunError, match=rf"is unfinished \({stored} of 4 shards stored\)"):
+            _ = undisturbed.summary
+        path.write_bytes(content)
+    assert undisturbed.summary["examples"] == undisturbed.scores.height
+
+
+def test_a_run_without_shards_has_a_table_without_rows(undisturbed: Run) -> None:
+    whole = undisturbed.scores
+    for shard in undisturbed.shards():
+        shard.unlink()
+    assert_frame_equal(undisturbed.scores, whole.clear())
+
+
+def test_the_text_is_the_one_that_was_scored_or_an_error(undisturbed: Run, text: str) -> None:
+    assert undisturbed.text == text
+    passages = Passages(undisturbed)
+    for row in undisturbed.scores.to_dicts():
+        assert passages[row] == (
+            text[row["start"] : row["suffix_start"]],
+            text[row["suffix_start"] : row["suffix_end"]],
+        )
+    (undisturbed.folder / "text.txt").write_text(text + ".")
+    with pytest.raises(RunError, match=r"text\.txt is not the text that was scored"):
+        _ = undisturbed.text
+    (undisturbed.folder / "text.txt").unlink()
+    assert undisturbed.text is None
+    with pytest.raises(RunError, match=r"cannot read .*text\.txt: it is gone"):
+        Passages(undisturbed)
+
+
+def test_examples_keep_their_texts_and_near_verbatim_columns(model: Any, tmp_path: Path) -> None:
+    given = [rote.Example("a", (5, 6), (7, 8), metadata={"source": "Brontë"}), rote.Example("b", (9,), (10,))]
+    run = rote.score(given, model, out=tmp_path / "run")
+    assert run.text is None
+    passages, entries = Passages(run), run.examples()
+    assert [entry["id"] for entry in entries] == ["a", "b"]
+    for row, entry in zip(run.scores.to_dicts(), entries, strict=True):
+        assert passages[row] == (entry["prefix_text"], entry["suffix_text"])
+    assert run.scores["metadata"].to_list() == ['{"source": "Brontë"}', "{}"]
+    results = rote.verbatim(model, given)
+    near = [{"lower": 0.25, "upper": 0.5, "verdict": "extractable"}, {"lower": 0.0, "upper": 0.125}]
+    assert run.scores["lower"].to_list() == [None, None]
+    run.add_shard(0, given, results, {"seconds": 1}, near)
+    assert run.scores["lower"].to_list() == [0.25, 0.0]
+    assert run.scores["verdict"].to_list() == ["extractable", None]
+    assert run.shard_facts() == [{"seconds": 1}]
+    assert (run.has_shard(0), run.has_shard(1)) == (True, False)
+    (run.folder / "examples.jsonl").unlink()
+    with pytest.raises(RunError, match=r"cannot read .*examples\.jsonl: No such file or directory\. Run the command"):
+        run.examples()
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    with (
+        Run(tmp_path / "run").locked(),
+        pytest.raises(RunError, match="another rote process is writing"),
+        Run(tmp_path / "run").locked(),
+    ):
+        pass
+    with Run(tmp_path / "run").locked():  # it is let go
+        pass
+
+
+def test_what_stands_in_the_place_of_a_file_is_left_there(model: Any, text: str, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").mkdir()
+    with pytest.raises(RunError, match=r"text\.txt is there already"):
+        rote.scan(text, model, out=tmp_path, **SIZES)
+    assert (tmp_path / "text.txt").is_dir()
+
+
+def test_files_and_folders_are_made_or_named(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"cannot write .*nowhere/file: No such file or directory"):
+        write_whole(tmp_path / "nowhere" / "file", b"x")
+    for _ in range(2):
+        make_folder(tmp_path / "one" / "in" / "another")
+        write_whole(tmp_path / "one" / "in" / "another" / "file", b"x")
+    assert [path.name for path in (tmp_path / "one" / "in" / "another").iterdir()] == ["file"]
+    with pytest.raises(KeyError), whole_file(tmp_path / "half") as out:  # an error of another kind is not hidden
+        out.write(b"x")
+        raise KeyError
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+    assert pretty({"name": "Brontë", "of": {"a": 1}}).decode() == '{\n "name": "Brontë",\n "of": {\n  "a": 1\n }\n}\n'

@@ -122,7 +122,7 @@ def hot_spots(
         return []
     best = character_maximum(starts[rows], ends[rows], lower[rows], length)
     # Borders of runs and of the gaps between them in turn; one character more, as the last run may end the text.
-    borders = np.array(runs).reshape(-1)
+    borders = np.array(runs).ravel()
     mean = np.add.reduceat(np.append(np.exp(best), 0.0), borders)[::2] / (borders[1::2] - borders[::2])
     minimum = np.minimum.reduceat(np.append(best, 0.0), borders)[::2]
     belongs = np.searchsorted(borders[::2], starts[rows], side="right") - 1

@@ -84,7 +84,7 @@ def scatter(scores: pl.DataFrame, *, tau: float = TAU) -> pl.DataFrame:
     """One point per tolerance and example: p_z against `lower` at that tolerance, and whether it is unlocked there."""
     near = near_table(scores, tau)
     each = len(near.tolerances)
-    lower = near.lower.T[:each].reshape(-1)
+    lower = near.lower.T.ravel()
     points = {
         "tolerance": np.repeat(np.arange(each), len(near.ids)),
         "log_prob": np.tile(near.log_prob, each),
@@ -150,8 +150,8 @@ def shells(scores: pl.DataFrame, *, tau: float = TAU) -> dict[str, Any]:
         "population": _shells(mass, share),
         "extractable": _shells(mass[chosen], share[chosen[some]]),
         "verbatim_share": {
-            "population": _distribution(share[:, :1].reshape(-1)),
-            "extractable": _distribution(share[chosen[some], :1].reshape(-1)),
+            "population": _distribution(share[:, :1].ravel()),
+            "extractable": _distribution(share[chosen[some], :1].ravel()),
         },
         "examples": examples.with_columns(pl.when(pl.Series(some)).then("share_estimate").alias("share_estimate")),
     }
