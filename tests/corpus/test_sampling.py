@@ -277,6 +277,42 @@ def test_places_that_were_tried_and_then_left_out_are_no_obstacle(monkeypatch: p
         assert all(first[1] <= second[0] for first, second in pairwise(spans(found)))
 
 
+def test_how_often_and_among_how_many_places_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred arrangements where there is much room, then those of 16,384 places, or of all if there are no more."""
+    drawn = 0
+    some = module._some
+
+    def counted(total: int, count: int, rng: random.Random) -> Any:
+        nonlocal drawn
+        drawn += 1
+        return some(total, count, rng)
+
+    monkeypatch.setattr(module, "_some", counted)
+    seen: list[list[int]] = []
+
+    def tightly(_text: str, _cut: Cutter, spaces: Any, *_rest: Any) -> list[Example]:
+        seen.append(spaces.tolist())
+        return []
+
+    monkeypatch.setattr(module, "_place_tightly", tightly)
+    cut = cutter(single_bytes(), 3, 2)
+    assert place("x" * 500 + "    ", cut, 1, random.Random(0)) == []
+    assert (drawn, seen) == (100, [[500, 501, 502, 503]])
+    monkeypatch.setattr(module, "TRIES", 0)
+    for spaces in (16383, 16384, 16385, 20000):
+        drawn = 0
+        seen.clear()
+        place(" a" * spaces, cut, 2, random.Random(0))
+        assert len(seen[0]) == min(spaces, 16384)
+        assert seen[0] == sorted(set(seen[0]))
+        assert drawn == (spaces > 16384)
+
+
+def test_texts_of_no_or_one_character() -> None:
+    for text in ("", " ", "a"):
+        assert place(text, cutter(single_bytes(), 1, 1), 3, random.Random(0)) == []
+
+
 def by_hand(text: str, start: int, prefix: int, suffix: int) -> int:
     """The least end where every character is a token: four tokens early, and by all of the white space at the start."""
     left = 0

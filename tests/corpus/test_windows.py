@@ -272,10 +272,18 @@ def test_the_tokenizers_own_settings_neither_matter_nor_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "slices"), [(768, [800]), (769, [800, 1600]), (1568, [800, 1600]), (1569, [800, 1600, 2000])]
+    ("tokens", "length", "slices"),
+    [
+        (768, 2000, [800]),
+        (769, 2000, [800, 1600]),
+        (1568, 2000, [800, 1600]),
+        (1569, 2000, [800, 1600, 2000]),
+        (790, 800, [800]),  # nothing follows the text
+        (790, 801, [800, 801]),
+    ],
 )
 def test_a_slice_grows_until_32_characters_follow(
-    tokens: int, slices: list[int], monkeypatch: pytest.MonkeyPatch
+    tokens: int, length: int, slices: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
     real = module.plain_backend(single_bytes())
@@ -286,7 +294,7 @@ def test_a_slice_grows_until_32_characters_follow(
             return real.encode_batch(texts, **options)
 
     monkeypatch.setattr(module, "plain_backend", lambda _: Spy())
-    found = windows("x" * 2000, single_bytes(), prefix=1, suffix=tokens - 1, stride=5000)
+    found = windows("x" * length, single_bytes(), prefix=1, suffix=tokens - 1, stride=5000)
     assert [example.suffix_end for example in found] == [tokens]
     assert seen == slices
 
@@ -346,6 +354,27 @@ def test_where_beginnings_of_suffixes_end(name: str, text: str, stride: int) -> 
         for window in reference_windows(text, tokenizer, prefix=3, suffix=tokens, stride=stride)
     }
     assert ends == [by_tokens[beginning] for beginning in asked]
+
+
+def test_where_beginnings_of_long_suffixes_end() -> None:
+    """Tokens of 64 spaces: the whole window must have been in the slice that decides where its tokens end."""
+    text = " " * 4000
+    for prefix, suffix in ((9, 8), (2, 15), (15, 2)):
+        (example,) = windows(text, crossing(), prefix=prefix, suffix=suffix, stride=4000)
+        ends = beginning_ends(text, crossing(), [(0, n) for n in range(1, suffix + 1)], prefix=prefix, suffix=suffix)
+        assert ends == [64 * (prefix + n) for n in range(1, suffix + 1)]
+        assert ends[-1] == example.suffix_end
+
+
+def test_sizes_unless_given() -> None:
+    text = ALICE[:1500]
+    assert windows(text, bundled()) == windows(text, bundled(), prefix=50, suffix=50, stride=10) != []
+
+
+def test_regions_may_touch_and_fill_the_text() -> None:
+    assert list(window_starts(20, 3, [(0, 5), (5, 6), (6, 20)])) == list(range(0, 20, 3))
+    assert list(window_starts(20, 7, [(7, 8), (13, 15)])) == [7, 14]
+    assert list(window_starts(20, 7, [])) == []
 
 
 def test_progress_reaches_the_total(monkeypatch: pytest.MonkeyPatch) -> None:
