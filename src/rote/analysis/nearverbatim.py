@@ -289,7 +289,7 @@ def _gains(gain: Array) -> dict[str, Any]:
 
 def _ccdf(values: Array) -> pl.DataFrame:
     gain, counts = np.unique(values, return_counts=True)
-    return pl.DataFrame({"gain": gain, "share_above": counts[::-1].cumsum()[::-1] / max(values.size, 1)})
+    return pl.DataFrame({"gain": gain, "share_above": counts[::-1].cumsum()[::-1] / values.size})
 
 
 def _shells(mass: Array, share: Array) -> list[dict[str, Any]]:
