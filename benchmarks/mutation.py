@@ -286,7 +286,8 @@ def _run_tests(tests: Sequence[str], log: str) -> None:
     for stream in (1, 2):
         os.dup2(out, stream)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    options = ["-x", "-n0", "-p", "no:cacheprovider", "--tb=short", "--hypothesis-seed=0", "-m", "not real"]
+    options = ["-x", "-n0", "-p", "no:cacheprovider", "--tb=line", "--hypothesis-seed=0", "-m", "not real"]
+    options += ["--hypothesis-profile=any-failure"]  # that there is one is enough: do not look for the simplest
     code = int(pytest.main([*options, *tests]))
     sys.stdout.flush()
     os._exit(code)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 import rote
 from rote.models.base import BUNDLED_TEXT
@@ -15,6 +15,7 @@ from tests import tiny
 ROOT = Path(__file__).parent.parent
 
 settings.register_profile("rote", deadline=None)  # how long an example takes says how busy the machine is
+settings.register_profile("any-failure", deadline=None, database=None, phases=[Phase.explicit, Phase.generate])
 settings.load_profile("rote")
 
 # One thread here and in every process that a test starts: where cores are few, threads of several processes wait for
