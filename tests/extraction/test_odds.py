@@ -82,6 +82,10 @@ def test_a_likelier_suffix_never_lowers_the_probability(p_z: float, n: int) -> N
 @example(5e-324, 0.99)
 @example(5e-324, 1 - 2.0**-53)
 @example(1e-17, 1 - 2.0**-53)
+@example(3.5980884928757975e-18, 0.24751737469331872)  # the quotient of logarithms falls short, by one step or two
+@example(1.8646423130968383e-20, 0.4053527334944416)
+@example(2.6080737254732688e-241, 0.11769427266666634)
+@example(5.868756271829064e-142, 0.22691216691702046)
 def test_queries_needed_is_where_the_probability_crosses(p_z: float, at_least: float) -> None:
     n = queries_needed(p_z, at_least=at_least)
     if n == math.inf:
