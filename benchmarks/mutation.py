@@ -31,8 +31,8 @@ import tempfile
 import threading
 import time
 import tomllib
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -301,6 +301,9 @@ def _wait(child: int, limit: float) -> int | None:
         if done:
             _end(child)
             return os.waitstatus_to_exitcode(status)
+        if os.getppid() == 1:  # whoever asked is gone
+            _end(child)
+            sys.exit(1)
         time.sleep(0.02)
     _end(child)
     os.waitpid(child, 0)
@@ -403,16 +406,16 @@ def _tried(out: Path | None) -> dict[tuple[str, str, str], dict[str, Any]]:
 def _run_all(tasks: Sequence[Fault], workers: int, out: Path | None) -> dict[tuple[str, str, str], dict[str, Any]]:
     results: dict[tuple[str, str, str], dict[str, Any]] = {}
     limits: dict[tuple[str, ...], float] = {}
-    waiting = sorted(tasks, key=lambda f: list(TESTS).index(f.module), reverse=True)
+    waiting = deque(sorted(tasks, key=lambda f: list(TESTS).index(f.module)))
     lock = threading.Lock()
 
-    def go(folder: Path) -> None:
+    def go(folder: Path, next_one: Callable[[], Fault]) -> None:
         worker = Worker(folder)
         while True:
             with lock:
                 if not waiting:
                     break
-                fault = waiting.pop()
+                fault = next_one()
             tests = tuple(t for t in TESTS[fault.module] if (ROOT / t).exists())
             if tests not in limits:  # as they are, the tests must pass; how long they take is known then, too
                 limits[tests] = 60 + 4 * worker.run(None, tests, 1800)["seconds"]
@@ -426,7 +429,8 @@ def _run_all(tasks: Sequence[Fault], workers: int, out: Path | None) -> dict[tup
                 print(f"{len(results)}/{len(tasks)} ({found['seconds']} s) {verdict}: {fault}", flush=True)
 
     with tempfile.TemporaryDirectory() as scratch:
-        threads = [threading.Thread(target=go, args=(Path(scratch) / str(i),)) for i in range(workers)]
+        ends = (waiting.popleft, waiting.pop)  # so that two workers seldom try the same tests at the same time
+        threads = [threading.Thread(target=go, args=(Path(scratch) / str(i), ends[i % 2])) for i in range(workers)]
         for thread in threads:
             thread.start()
         for thread in threads:
