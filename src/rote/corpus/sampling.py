@@ -188,8 +188,8 @@ def _place_tightly(
 ) -> list[Example]:
     """Draws from the arrangements that would not overlap if examples ended where they end at the least.
 
-    Every arrangement without overlap is among them, each equally likely. One that turns out to overlap shows where at
-    least one example ends in truth; so this comes to an end, and seldom has to cut an example at every space.
+    Every arrangement without overlap is among them, each equally likely. One that turns out to overlap shows where all
+    its examples end in truth; so this comes to an end, and seldom has to cut an example at every space.
     """
     ends = cut.least_ends(text, spaces)
     while True:
@@ -198,6 +198,10 @@ def _place_tightly(
             if at < len(spaces) and spaces[at] == start:
                 ends[at] = NOWHERE if example is None else _end(example)
         starts = [int(spaces[i]) for i in _arrangement(spaces, ends, count, rng)]
+        # All at once, although one may be enough: counting arrangements again takes longer than cutting examples.
+        new = [start for start in starts if start not in known]
+        known.update(dict.fromkeys(new))
+        known.update({_start(example): example for example in cut(text, new)})
         if _misfit(text, cut, starts, known) is None:
             return _found(starts, known)
 
@@ -245,6 +249,11 @@ def _named(example: Example, document: Document, run: int, role: Role) -> Exampl
         metadata["split"] = document.split
     letter = "r" if role == "main" else "h"
     return replace(example, id=f"{letter}{run}-{document.id}-{example.start}", metadata=metadata)
+
+
+def _start(example: Example) -> int:
+    assert example.start is not None
+    return example.start
 
 
 def _end(example: Example) -> int:
