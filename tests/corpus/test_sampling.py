@@ -331,6 +331,12 @@ def test_least_ends_where_every_character_is_a_token(sizes: tuple[int, int]) -> 
         assert found.tolist() == [by_hand(text, start, *sizes) for start in starts.tolist()]
 
 
+def test_examples_of_a_few_tokens_may_end_at_once() -> None:
+    """Four tokens early is before they start, and one character is the least they have, however long tokens are."""
+    least = cutter(crossing(), 1, 1).least_ends(" cat cat", np.array([0, 4]))
+    assert least.tolist() == [1, 5]
+
+
 def test_some_of_many_are_each_set_equally_often() -> None:
     rng = random.Random(5)
     for total, count in ((5, 2), (4, 4), (5, 1), (4, 0)):
