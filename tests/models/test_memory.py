@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,26 @@ def agree(model: Any, memory: Any, seed: int = 0) -> None:
         (kept, anew), real = tree.feed([tree.some(size) for size in sizes] or begin)
         torch.testing.assert_close(model.head(kept[real]), model.head(anew[real]), rtol=CLOSE, atol=CLOSE)
     assert max(map(len, tree.paths)) > 16
+
+
+@pytest.fixture
+def new_memory_is_not_a_number() -> Iterator[None]:
+    """What is allocated and not written to may hold anything; torch can fill it with NaN."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    assert torch.empty(9).isnan().all()
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("new_memory_is_not_a_number")
+def test_what_was_never_written_is_never_read() -> None:
+    """Padding is masked, but 0 times NaN is NaN. Here only histories are padded, so no padding was ever written."""
+    model = wrap(tiny.build("llama"))
+    tree = Tree([model.memory(50), Replay(model, 50)], model.vocabulary, 50, 0)
+    tree.feed([[([], 4)], [([], 4)]])
+    (kept, anew), real = tree.feed([[(tree.paths[2], 3)], [(tree.paths[8], 3)]])
+    assert real.all()
+    torch.testing.assert_close(model.head(kept[real]), model.head(anew[real]), rtol=CLOSE, atol=CLOSE)
 
 
 @pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
