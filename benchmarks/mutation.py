@@ -55,7 +55,7 @@ TESTS = {
     "extraction/beam.py": SEARCH,
     "extraction/near.py": (*SEARCH, "tests/extraction/test_sampling.py"),
     "extraction/outcome.py": SEARCH,
-    "extraction/sampling.py": ("tests/extraction/test_sampling.py",),
+    "extraction/sampling.py": ("tests/extraction/test_invariants.py", "tests/extraction/test_sampling.py"),
     "models/memory.py": ("tests/models/test_memory.py", *SEARCH),
     "corpus/windows.py": ("tests/corpus/test_windows.py",),
     "corpus/sampling.py": ("tests/corpus/test_sampling.py",),

@@ -89,6 +89,7 @@ def test_samples_agree_with_enumeration(kind: str, eos: EosPolicy, distance: Dis
             likely = (hits[-1] + 1) / (SAMPLES + 2)  # so that none or all of the samples is not certainty
             assert result.estimate.error == pytest.approx(math.sqrt(likely * (1 - likely) / SAMPLES), abs=1e-15)
             assert result.estimate.interval == result.by_tolerance[-1]
+            assert (result.eos_mass, result.candidates, result.verbatim) == (0.0, (), None)
             assert (result.estimate.samples, result.estimate.seed) == (SAMPLES, 5)
     assert between >= 8  # not a test of zeros and ones
 
