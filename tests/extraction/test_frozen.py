@@ -7,13 +7,16 @@ changes them on purpose says so in the changelog and writes the numbers anew: `p
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from rote import Example, Scheme, near_verbatim
+from rote.extraction import reader
 from rote.extraction.outcome import NearVerbatim
 from tests.fakes import ReciteModel
 
@@ -27,6 +30,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "fork, Hamming": {"budget": 120, "distance": "hamming"},
     "fork, top-p": {"budget": 120, "scheme": Scheme(temperature=1.2, top_k=None, top_p=0.93)},
     "fork, all tokens": {"budget": 150, "scheme": Scheme(temperature=0.9, top_k=None)},
+    "fork, few tokens listed": {"budget": 150, "scheme": Scheme(temperature=1.3, top_k=None), "LISTED": 2, "SPARE": 0},
     "fork, early ends left out": {"budget": 120, "eos": "exclude"},
     "fork, worthwhile": {"budget": 600, "until": "worthwhile", "tau": 0.3},
     "fork, decision": {"budget": 600, "until": "decision", "tau": 0.5},
@@ -55,10 +59,12 @@ def searched(name: str) -> list[NearVerbatim]:
         texts.append((prefix, tuple(known)))
         examples.append(Example(f"text {i}", prefix, suffix))
     options = {"scheme": Scheme(top_k=5), "tolerance": 3, **SEARCHES[name]}
+    inside = {key: options.pop(key) for key in ("LISTED", "SPARE") if key in options}
     found = []
     for example, firmness in zip(examples, (1.0, 2.0, 3.5, 5.0, 4.0, 4.0), strict=True):
         model = ReciteModel(texts, VOCABULARY, firmness=firmness, reach=3, eos_ids=frozenset({0}), bos_id=3)
-        found += near_verbatim(model, [example], **options)
+        with mock.patch.multiple(reader, **inside) if inside else nullcontext():
+            found += near_verbatim(model, [example], **options)
     return found
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import rote
 from rote import GREEDY, Example, InputError, ModelError, Scheme, near_verbatim, verbatim
 from rote.extraction.distance import Distance, EosPolicy
-from rote.extraction.outcome import NearVerbatim
+from rote.extraction.outcome import Goal, NearVerbatim, verdict
 from rote.extraction.reader import Reader
 from rote.models.memory import Replay
 from tests.fakes import HashModel
@@ -289,6 +289,18 @@ def test_a_support_wider_than_what_is_listed() -> None:
             assert result.upper - result.lower <= ROUNDING
             (beam,) = problem.run(method="beam", variant="closing", width=size * 2)
             check_bounds(beam, truth, (size, last, "beam"))
+
+
+def test_verdicts_at_tau() -> None:
+    assert verdict(0.1, 0.2, 0.1) == "extractable"  # at least tau
+    assert verdict(0.05, 0.1, 0.1) == "undecided"  # it may be tau exactly
+    assert verdict(0.05, 0.0999, 0.1) == "not extractable"
+    goal = Goal(tau=0.1, gap=0.02, until="decision")
+    assert goal.reached(0.1, 0.9)
+    assert not goal.reached(0.05, 0.1)
+    assert goal.reached(0.09, 0.11)
+    assert not Goal(tau=0.1, gap=0.0).reached(0.1, 0.9)
+    assert Goal(tau=0.1).reached(0.1, 0.1)
 
 
 # --- candidates
