@@ -295,10 +295,12 @@ def test_verdicts_at_tau() -> None:
     assert verdict(0.1, 0.2, 0.1) == "extractable"  # at least tau
     assert verdict(0.05, 0.1, 0.1) == "undecided"  # it may be tau exactly
     assert verdict(0.05, 0.0999, 0.1) == "not extractable"
-    goal = Goal(tau=0.1, gap=0.02, until="decision")
-    assert goal.reached(0.1, 0.9)
-    assert not goal.reached(0.05, 0.1)
-    assert goal.reached(0.09, 0.11)
+    goal = Goal(tau=0.375, gap=0.25, until="decision")
+    assert goal.reached(0.375, 0.9)
+    assert goal.reached(0.0, 0.3)
+    assert not goal.reached(0.0, 0.375)
+    assert goal.reached(0.25, 0.5)  # no further apart than the gap
+    assert not goal.reached(0.25, 0.75)
     assert not Goal(tau=0.1, gap=0.0).reached(0.1, 0.9)
     assert Goal(tau=0.1).reached(0.1, 0.1)
 
