@@ -248,7 +248,11 @@ def _looked_at(node: ast.AST) -> Iterator[ast.AST]:
 def equivalents() -> dict[tuple[str, str, str], str]:
     """Faults that change nothing, and why."""
     listed = tomllib.loads(EQUIVALENTS.read_text())["fault"]
-    return {(one["module"], one["before"], one["after"]): one["why"] for one in listed}
+    return {
+        (one["module"], one["before"], after): one["why"]
+        for one in listed
+        for after in (one["after"] if isinstance(one["after"], list) else [one["after"]])
+    }
 
 
 # --- running them

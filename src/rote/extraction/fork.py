@@ -199,8 +199,8 @@ class Forks:
     def _book(self, begun: _Begun, found: Sequence[Expansion]) -> None:
         for one, start, expansion in zip(begun.searches, begun.starts, found, strict=True):
             one.scores = expansion.scores
-            guess = np.log(np.full(len(start.spine), 0.5))
-            self._add(one, start, expansion, start.reading.place, start.spine[:-1], guess, 0, 1)
+            stay = np.zeros(len(start.spine))  # all of it is learned from this pass
+            self._add(one, start, expansion, start.reading.place, start.spine[:-1], stay, 0, 1)
 
     def _fork(self, searches: Sequence[Search]) -> None:
         """Read on from the most promising open nodes of every sequence."""

@@ -53,8 +53,8 @@ def queries_needed(p_z: float, *, at_least: float) -> int | float:
     # steps (as a float, P may be flat over 2**1000 neighbours: single steps would never end), then bisect.
     step = 1 + (start >> 53)
     low = high = start
-    while low > 0 and _at_least_once(p_z, low) >= at_least:
-        low, high = max(low - step, 0), low
+    while _at_least_once(p_z, low) >= at_least:  # ends at 1 at the latest: p_z itself is below
+        low, high = max(low - step, 1), low
         step *= 2
     while _at_least_once(p_z, high) < at_least:
         low, high = high, high + step
