@@ -41,7 +41,8 @@ from typing import IO, Any
 ROOT = Path(__file__).parent.parent
 EQUIVALENTS = Path(__file__).parent / "mutation_equivalents.toml"
 
-SEARCH = tuple(f"tests/extraction/test_{name}.py" for name in ("long_outputs", "invariants", "frozen", "near"))
+SEARCH = tuple(f"tests/extraction/test_{name}.py" for name in ("long_outputs", "invariants", "frozen"))
+NEAR = (*SEARCH, "tests/extraction/test_near.py")
 
 TESTS = {
     "decoding.py": ("tests/test_decoding.py", "tests/test_support.py"),
@@ -51,10 +52,10 @@ TESTS = {
     "extraction/spines.py": SEARCH,
     "extraction/frontier.py": SEARCH,
     "extraction/fork.py": SEARCH,
-    "extraction/reader.py": SEARCH,
-    "extraction/beam.py": SEARCH,
-    "extraction/near.py": (*SEARCH, "tests/extraction/test_sampling.py"),
-    "extraction/outcome.py": SEARCH,
+    "extraction/reader.py": NEAR,
+    "extraction/beam.py": NEAR,
+    "extraction/near.py": (*NEAR, "tests/extraction/test_sampling.py"),
+    "extraction/outcome.py": (*NEAR, "tests/extraction/test_sampling.py"),
     "extraction/sampling.py": ("tests/extraction/test_invariants.py", "tests/extraction/test_sampling.py"),
     "models/memory.py": ("tests/models/test_memory.py", *SEARCH),
     "corpus/windows.py": ("tests/corpus/test_windows.py",),
@@ -422,7 +423,7 @@ def _run_all(tasks: Sequence[Fault], workers: int, out: Path | None) -> dict[tup
                 fault = next_one()
             tests = tuple(t for t in TESTS[fault.module] if (ROOT / t).exists())
             if tests not in limits:  # as they are, the tests must pass; how long they take is known then, too
-                limits[tests] = 60 + 4 * worker.run(None, tests, 1800)["seconds"]
+                limits[tests] = 20 + 2 * worker.run(None, tests, 1800)["seconds"]
             found = worker.run(fault, tests, limits[tests])
             with lock:
                 results[fault.name] = row = {**asdict(fault), **found}

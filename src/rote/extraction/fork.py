@@ -161,7 +161,7 @@ class Forks:
             yield batch
 
     def _goes_on(self, one: Search) -> bool:
-        if not self.reader.keeps or not one.frontier or one.evals >= self.budget(one.example):
+        if not one.frontier or one.evals >= self.budget(one.example):
             return False
         if self.goal.until == "worthwhile" and one.frontier.best < math.log(self.goal.tau / 1000):
             return False
