@@ -51,7 +51,7 @@ TESTS = {
     "extraction/distance.py": ("tests/extraction/test_distance.py", *SEARCH),
     "extraction/spines.py": SEARCH,
     "extraction/frontier.py": SEARCH,
-    "extraction/fork.py": SEARCH,
+    "extraction/fork.py": NEAR,
     "extraction/reader.py": NEAR,
     "extraction/beam.py": NEAR,
     "extraction/near.py": (*NEAR, "tests/extraction/test_sampling.py"),

@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 
 import rote
 from rote import GREEDY, Example, InputError, ModelError, Scheme, near_verbatim, verbatim
-from rote.extraction.distance import Distance, EosPolicy
+from rote.extraction.distance import Distance, EosPolicy, Metric
+from rote.extraction.fork import Forks, Search
+from rote.extraction.frontier import Frontier, Nodes
 from rote.extraction.outcome import Goal, NearVerbatim, verdict
 from rote.extraction.reader import Reader
 from rote.models.memory import Replay
@@ -303,6 +305,21 @@ def test_verdicts_at_tau() -> None:
     assert not goal.reached(0.25, 0.75)
     assert not Goal(tau=0.1, gap=0.0).reached(0.1, 0.9)
     assert Goal(tau=0.1).reached(0.1, 0.1)
+
+
+def test_what_is_worthwhile_promises_a_thousandth_of_tau() -> None:
+    example = Example("x", (1,), (2, 3))
+    for share, goes_on in ((1.0001, True), (0.9999, False)):
+        promise, one = np.array([math.log(0.04 / 1000 * share)]), np.array([1])
+        search = Search(0, example, np.zeros(1), np.zeros(1), Frontier(1), evals=5)
+        search.frontier.push(Nodes(np.log([0.5]), one - 1, one, one, one, one, one, promise))
+        for until, goes in (("worthwhile", goes_on), ("budget", True)):
+            goal = Goal(tau=0.04, until=until)  # type: ignore[arg-type]
+            metric = Metric("levenshtein", 0, "stop")
+            for budget, enough in ((6, True), (5, False)):
+                paid = lambda _, budget=budget: budget  # noqa: E731
+                forks = Forks(Reader(HashModel(), Scheme(), 9), metric, budget=paid, goal=goal, shown=1, scores=False)
+                assert forks._goes_on(search) == (goes and enough)
 
 
 # --- candidates

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from rote.decoding import TargetScores
 from rote.extraction.distance import Metric, hamming, levenshtein
-from rote.extraction.frontier import Frontier, Nodes
+from rote.extraction.frontier import Frontier, Node, Nodes
 from rote.extraction.outcome import Candidate, Goal, completed, heaviest
 from rote.extraction.reader import Ints, Packed, Reader, Reading
 from rote.extraction.spines import Children, Expansion, Floats, Start, expand
@@ -204,56 +204,56 @@ class Forks:
 
     def _fork(self, searches: Sequence[Search]) -> None:
         """Read on from the most promising open nodes of every sequence."""
-        tasks: list[tuple[Search, Nodes]] = []
-        whole: list[tuple[Search, Nodes]] = []
+        tasks: list[tuple[Search, Node]] = []
+        whole: list[tuple[Search, Node]] = []
         for one in searches:
             for node in self._choose(one):
-                (tasks if node.token[0] >= 0 else whole).append((one, node))
+                (tasks if node.token >= 0 else whole).append((one, node))
         if tasks:
             self._read(tasks, self._starts(tasks), 0)
         if whole:  # nodes that stand for many tokens: list them all
             self._read(whole, [self._again(one, node) for one, node in whole], self.reader.model.vocabulary)
 
-    def _choose(self, one: Search) -> list[Nodes]:
+    def _choose(self, one: Search) -> list[Node]:
         """Take the most promising nodes off the frontier, each with a reading that the budget allows."""
-        chosen: list[Nodes] = []
+        chosen: list[Node] = []
         length, left = len(one.example.suffix), self.budget(one.example) - one.evals
         while one.frontier and left > 0 and len(chosen) < ROUND:
             node = one.frontier.pop()
-            to_read = min(length - 1 - int(node.at[0]), 1 + max(length - int(node.column[0]), 0), left)
-            node.run[0] = max(1, min(int(node.run[0]), to_read)) if node.token[0] >= 0 else 1
-            left -= int(node.run[0])
-            chosen.append(node)
+            to_read = min(length - 1 - node.at, 1 + max(length - node.column, 0), left)
+            run = max(1, min(node.run, to_read)) if node.token >= 0 else 1
+            left -= run
+            chosen.append(replace(node, run=run))
         return chosen
 
-    def _starts(self, tasks: Sequence[tuple[Search, Nodes]]) -> list[Start]:
+    def _starts(self, tasks: Sequence[tuple[Search, Node]]) -> list[Start]:
         """Readings of nodes: the node's token, then the suffix from where it most likely stands."""
-        at = torch.tensor([int(node.at[0]) for _, node in tasks])
+        at = torch.tensor([node.at for _, node in tasks])
         suffixes = [one.example.suffix for one, _ in tasks]
         lengths = torch.tensor([len(s) for s in suffixes])
-        token = torch.tensor([[int(node.token[0])] for _, node in tasks])
+        token = torch.tensor([[node.token] for _, node in tasks])
         before = torch.from_numpy(np.stack([_state(one, node) for one, node in tasks]))
         window = self.metric.window(self.metric.targets(suffixes), at)
         states = self.metric.advance(before, at, lengths, window, token)[:, 0].numpy()
         starts = []
         for (one, node), state in zip(tasks, states, strict=True):
-            column, run = int(node.column[0]), int(node.run[0])
+            column, run = node.column, node.run
             known = one.example.suffix[column : column + run]
             if self.metric.eos != "ignore":  # no output goes on after EOS, which a suffix may end with
                 run = next((i + 1 for i, t in enumerate(known[: run - 1]) if t in self.reader.model.eos_ids), run)
                 known = known[:run]
             ahead = np.full(run, -1, dtype=np.int64)
             ahead[: len(known)] = known
-            tokens = np.concatenate([node.token, ahead[: run - 1]])
-            spine, written = one.spines[node.spine[0]], int(node.at[0])
+            tokens = np.concatenate([[node.token], ahead[: run - 1]])
+            spine, written = one.spines[node.spine], node.at
             past = spine.entries[: len(self.bos) + len(one.example.prefix) + written]
             reading = Reading(tokens, past, self.reader.take(run), run, one.example.id, one.index)
-            starts.append(Start(reading, ahead, one.example.suffix, float(node.log_mass[0]), written + 1, state))
+            starts.append(Start(reading, ahead, one.example.suffix, node.log_mass, written + 1, state))
         return starts
 
-    def _again(self, one: Search, node: Nodes) -> Start:
+    def _again(self, one: Search, node: Node) -> Start:
         """Read a position once more, for the tokens that were not listed the first time."""
-        spine, at = one.spines[node.spine[0]], int(node.at[0])
+        spine, at = one.spines[node.spine], node.at
         history = np.array([*self.bos, *one.example.prefix, *spine.written[:at]], dtype=np.int64)
         reading = Reading(
             history[-1:], spine.entries[: len(history) - 1], self.reader.take(1), 1, one.example.id, one.index
@@ -264,18 +264,18 @@ class Forks:
         mass = float(spine.path[step])
         return Start(reading, nothing, one.example.suffix, mass, at, spine.states[step], spine.listed[step])
 
-    def _read(self, tasks: Sequence[tuple[Search, Nodes]], starts: Sequence[Start], width: int) -> None:
+    def _read(self, tasks: Sequence[tuple[Search, Node]], starts: Sequence[Start], width: int) -> None:
         hidden = self.reader.states([s.reading for s in starts])
         found = expand(self.reader, self.metric, starts, hidden, children=True, width=width)
         for (one, node), start, expansion in zip(tasks, starts, found, strict=True):
             one.entries.append(start.reading.place)
             one.evals += len(start.reading.tokens)
-            parent = one.spines[node.spine[0]]
+            parent = one.spines[node.spine]
             written = np.concatenate([parent.written[: start.written - 1], start.reading.tokens])
             if start.known is not None:
                 written = parent.written[: start.written]
             entries = np.concatenate([start.reading.past, start.reading.place])
-            self._add(one, start, expansion, entries, written, parent.stay, int(node.column[0]), int(node.run[0]))
+            self._add(one, start, expansion, entries, written, parent.stay, node.column, node.run)
 
     def _add(
         self,
@@ -375,7 +375,7 @@ class Forks:
         return Candidate(output, log_prob, measure(output, one.example.suffix), found.log_mass)
 
 
-def _state(one: Search, node: Nodes) -> NDArray[np.int16]:
-    spine = one.spines[node.spine[0]]
-    state: NDArray[np.int16] = spine.states[node.at[0] - spine.first]
+def _state(one: Search, node: Node) -> NDArray[np.int16]:
+    spine = one.spines[node.spine]
+    state: NDArray[np.int16] = spine.states[node.at - spine.first]
     return state

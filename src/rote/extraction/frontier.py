@@ -36,6 +36,20 @@ class Nodes:
         return len(self.log_mass)
 
 
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One of them."""
+
+    log_mass: float
+    floor: int
+    spine: int
+    at: int
+    token: int
+    column: int
+    run: int
+    promise: float
+
+
 class Frontier:
     """Open nodes in the order of their promise. Each reading adds a batch; batches stay as they are."""
 
@@ -52,14 +66,14 @@ class Frontier:
             self._open += self._mass(nodes)
             self._wait(len(self._batches) - 1)
 
-    def pop(self) -> Nodes:
-        """The most promising node: one row."""
+    def pop(self) -> Node:
+        """The most promising one."""
         _, batch = heapq.heappop(self._heads)
         at = self._taken[batch]
         self._taken[batch] += 1
         self._wait(batch)
-        node = self._batches[batch].pick(slice(at, at + 1))
-        self._open -= self._mass(node)
+        node = Node(*(getattr(self._batches[batch], name)[at].item() for name in Node.__slots__))
+        self._open[node.floor :] -= np.exp(node.log_mass)
         return node
 
     def __bool__(self) -> bool:
