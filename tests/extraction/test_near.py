@@ -523,8 +523,10 @@ def test_out_of_memory_makes_smaller_batches_and_says_so(method: str) -> None:
 
     examples = [Example(str(i), (1, 2, i % 5), (2, i % 4, 3, 1)) for i in range(8)]
     options: dict[str, Any] = {"tolerance": 2, "width": 4, "method": method}
-    with pytest.warns(RuntimeWarning, match="out of memory: going on with"):
+    with pytest.warns(RuntimeWarning, match="out of memory: going on with") as said:
         got = near_verbatim(Hungry(5), examples, Scheme(top_k=4), **options)
+    halved = [f"out of memory: going on with {positions} positions at once" for positions in (32, 16)]
+    assert [str(one.message) for one in said] == halved[: len(said)]
     want = near_verbatim(CoarseModel(5), examples, Scheme(top_k=4), **options)
     for a, b in zip(got, want, strict=True):
         np.testing.assert_allclose(a.by_tolerance, b.by_tolerance, atol=1e-9, rtol=0)

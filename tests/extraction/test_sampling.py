@@ -143,6 +143,15 @@ def test_samples_that_do_not_fit_into_memory_are_drawn_in_parts() -> None:
             assert abs(count - p * 2500) <= SIGMAS * math.sqrt(p * (1 - p) * 2500) + 1e-3
 
 
+@pytest.mark.parametrize("room", range(16, 28))
+def test_parts_fit_beside_the_longest_prompt_and_bos(room: int) -> None:
+    problem = problem_of(Scheme(top_k=3), "stop", "levenshtein")
+    problem.model.memory_positions = room
+    for result in problem.run(method="sample", samples=20):
+        assert result.estimate is not None
+        assert result.estimate.samples == 20
+
+
 # --- what a search left open
 
 
