@@ -534,6 +534,20 @@ def test_out_of_memory_makes_smaller_batches_and_says_so(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "beam"])
+@pytest.mark.parametrize("kind", [torch.OutOfMemoryError, RuntimeError])
+def test_a_single_row_that_does_not_fit_is_an_error_and_so_is_anything_else(kind: type[Exception], method: Any) -> None:
+    class Starving(CoarseModel):
+        def hidden(self, tokens: torch.Tensor) -> torch.Tensor:
+            raise kind("no room")
+
+    examples = [Example(name, (1, 2), (2, 3, 1)) for name in ("one", "two")]
+    expected: Any = (ModelError, "single row") if kind is torch.OutOfMemoryError else (RuntimeError, "no room")
+    with warnings.catch_warnings(), pytest.raises(expected[0], match=expected[1]):
+        warnings.simplefilter("ignore")
+        near_verbatim(Starving(5), examples, Scheme(top_k=4), method=method)
+
+
+@pytest.mark.parametrize("method", ["fork", "beam"])
 @pytest.mark.parametrize(
     "scheme", [Scheme(top_k=3), Scheme(top_k=None), Scheme(top_k=None, top_p=0.9), GREEDY], ids=str
 )
