@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from rote.extraction import beam, fork, sampling, spines
 from rote.extraction.reader import Reader, Reading
+from rote.models.memory import Replay
 from tests.extraction.recitals import Recital, recitals
 from tests.extraction.test_near import ROUNDING, many
 from tests.reference import near as reference
@@ -37,6 +38,7 @@ class Watch:
         self.held: dict[int, Tokens] = {}  # entry: the history that ends with it
         self.taken: set[int] = set()
         self.fed: set[tuple[str, Tokens]] = set()
+        self.feeding_beams = False
         self.once = True  # searches feed every position once; samples, drawn in parts, do not
 
     # --- what the model is fed
@@ -235,7 +237,7 @@ def watching(recital: Recital) -> Iterator[Watch]:
     true: dict[str, Any] = {
         "states": Reader.states, "take": Reader.take, "give": Reader.give, "expand": spines.expand,
         "again": fork.Forks._again, "run": fork.Forks.run, "feed": beam.Beams._feed, "step": beam.Beams._step,
-        "advance": sampling.Sampler._advance,
+        "advance": sampling.Sampler._advance, "fit": Replay.feed,
     }  # fmt: skip
 
     def states(self: Reader, readings: Sequence[Reading], packed: Any = None) -> Any:
@@ -271,6 +273,12 @@ def watching(recital: Recital) -> Iterator[Watch]:
         kept.append(start)
         return start
 
+    def fit(self: Replay, tokens: Any, past: Any, place: Any, seen: Any) -> Any:
+        assert len(tokens) == 1 or tokens.numel() <= recital.model.batch_tokens
+        if watch.feeding_beams:
+            assert len(tokens) == 1 or len(tokens) * seen.shape[2] <= recital.model.memory_positions
+        return true["fit"](self, tokens, past, place, seen)
+
     def run(self: Any, examples: Any, *, at_once: int) -> Iterator[list[fork.Search]]:
         for done in true["run"](self, examples, at_once=at_once):
             for search in done:
@@ -281,7 +289,10 @@ def watching(recital: Recital) -> Iterator[Watch]:
 
     def feed(self: Any, rows: Any) -> Any:
         before.append([rows.past.tolist(), rows.seen.tolist(), rows.tokens.tolist(), rows.written.tolist()])
-        return true["feed"](self, rows)
+        watch.feeding_beams = True
+        hidden = true["feed"](self, rows)
+        watch.feeding_beams = False
+        return hidden
 
     def step(self: Any, rows: Any, beams: Sequence[Any], hidden: Any) -> None:
         for one, alive, *fed in (
@@ -303,7 +314,7 @@ def watching(recital: Recital) -> Iterator[Watch]:
             (Reader, "states", states), (Reader, "take", take), (Reader, "give", give), (fork, "expand", expand),
             (fork.Forks, "_again", read_again), (fork.Forks, "run", run), (beam.Beams, "_feed", feed),
             (beam.Beams, "_step", step),
-            (sampling.Sampler, "_advance", advance),
+            (sampling.Sampler, "_advance", advance), (Replay, "feed", fit),
         ):  # fmt: skip
             stack.enter_context(mock.patch.object(owner, name, made))
         yield watch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import math
 import warnings
 from collections.abc import Iterator
@@ -470,6 +472,13 @@ def test_impossible_options_are_refused_by_name(options: dict[str, Any], named: 
         near_verbatim(HashModel(), [Example("x", (1,), (2,))], **options)
 
 
+def test_options_of_a_run_are_those_of_the_function() -> None:
+    defaults = {name: p.default for name, p in inspect.signature(near_verbatim).parameters.items()}
+    for option in dataclasses.fields(rote.Near):
+        assert option.default == defaults[option.name], option.name
+    assert (defaults["seed"], defaults["tau"], defaults["tolerance"], defaults["width"]) == (0, 0.001, 5, 20)
+
+
 def test_no_examples_no_results() -> None:
     assert near_verbatim(HashModel(), []) == []
 
@@ -533,6 +542,7 @@ def test_out_of_memory_makes_smaller_batches_and_says_so(method: str) -> None:
         assert a.token_evals == b.token_evals
 
 
+@pytest.mark.filterwarnings("ignore:out of memory")
 @pytest.mark.parametrize("method", ["fork", "beam"])
 @pytest.mark.parametrize("kind", [torch.OutOfMemoryError, RuntimeError])
 def test_a_single_row_that_does_not_fit_is_an_error_and_so_is_anything_else(kind: type[Exception], method: Any) -> None:
@@ -542,9 +552,8 @@ def test_a_single_row_that_does_not_fit_is_an_error_and_so_is_anything_else(kind
 
     examples = [Example(name, (1, 2), (2, 3, 1)) for name in ("one", "two")]
     expected: Any = (ModelError, "single row") if kind is torch.OutOfMemoryError else (RuntimeError, "no room")
-    with warnings.catch_warnings(), pytest.raises(expected[0], match=expected[1]):
-        warnings.simplefilter("ignore")
-        near_verbatim(Starving(5), examples, Scheme(top_k=4), method=method)
+    with pytest.raises(expected[0], match=expected[1]):
+        near_verbatim(Starving(5), examples, Scheme(top_k=4), method=method, tolerance=1)
 
 
 @pytest.mark.parametrize("method", ["fork", "beam"])
