@@ -39,6 +39,13 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "fork, samples": {"budget": 40, "samples": 200, "seed": 4},
     "samples": {"method": "sample", "samples": 300, "seed": 2},
     "closing beam": {"method": "beam", "width": 6},
+    "closing beam, few tokens listed": {
+        "method": "beam",
+        "width": 4,
+        "scheme": Scheme(top_k=None),
+        "LISTED": 2,
+        "SPARE": 0,
+    },
     "pruned beam": {"method": "beam", "width": 6, "variant": "pruned"},
     "baseline beam": {"method": "beam", "width": 6, "variant": "baseline"},
 }

@@ -275,8 +275,9 @@ def watching(recital: Recital) -> Iterator[Watch]:
 
     def fit(self: Replay, tokens: Any, past: Any, place: Any, seen: Any) -> Any:
         assert len(tokens) == 1 or tokens.numel() <= recital.model.batch_tokens
-        if watch.feeding_beams:
-            assert len(tokens) == 1 or len(tokens) * seen.shape[2] <= recital.model.memory_positions
+        # Searches look at the longest history, not at all that a row's histories hold together.
+        past_seen = past.shape[1] if watch.feeding_beams else int(seen[:, :, : past.shape[1]].sum(2).max())
+        assert len(tokens) == 1 or len(tokens) * (past_seen + tokens.shape[1]) <= recital.model.memory_positions
         return true["fit"](self, tokens, past, place, seen)
 
     def run(self: Any, examples: Any, *, at_once: int) -> Iterator[list[fork.Search]]:

@@ -23,6 +23,7 @@ from rote import GREEDY, Example, InputError, ModelError, Scheme, near_verbatim,
 from rote.extraction.distance import Distance, EosPolicy, Metric
 from rote.extraction.fork import Forks, Search
 from rote.extraction.frontier import Frontier, Nodes
+from rote.extraction.near import greedy_distances
 from rote.extraction.outcome import Goal, NearVerbatim, verdict
 from rote.extraction.reader import Reader
 from rote.models.memory import Replay
@@ -431,6 +432,17 @@ def test_a_wide_beam_is_exact(problem: Problem) -> None:
             check_bounds(result, truth, (variant, example))
             assert result.lower == pytest.approx(truth[-1], abs=ROUNDING)
             assert result.upper == pytest.approx(truth[-1], abs=ROUNDING)
+
+
+@many(80)
+@given(problems())
+def test_greedy_generations(problem: Problem) -> None:
+    """Under greedy decoding one output is certain: its distance is where the probability becomes 1."""
+    problem = dataclasses.replace(problem, scheme=GREEDY)
+    found = greedy_distances(
+        problem.model, problem.examples, distance=problem.distance, tolerance=problem.tolerance, eos=problem.eos
+    )
+    assert found == [sum(p < 0.5 for p in truth) for truth in problem.truths()]
 
 
 # --- input
