@@ -152,9 +152,8 @@ class Beams:
     def _root(self, example: Example) -> Beam:
         """A sequence before anything is read; only the closing beam asks whether everything is near enough."""
         ceil = self.metric.ceil(len(example.suffix)) if self.variant == "closing" else NEVER
-        closed = np.arange(self.metric.tolerance + 1) >= ceil
-        still = 1.0 - closed
-        return Beam(example, closed.astype(np.float64), still * closed[-1], still * (1 - closed[-1]))
+        closed = (np.arange(self.metric.tolerance + 1) >= ceil).astype(np.float64)
+        return Beam(example, closed, np.zeros_like(closed), 1 - closed)
 
     def _begin(self, beams: Sequence[Beam]) -> tuple[_Rows, Tensor]:
         """Read the prefixes. The beam of each sequence is its empty output."""
