@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rote.decoding import GREEDY, Scheme, largest, target_scores
+from rote.decoding import GREEDY, Scheme, TargetScores, largest, target_scores
 from rote.errors import InputError
 from tests.reference import decoding as reference
 
@@ -254,3 +254,14 @@ def test_the_smallest_temperature() -> None:
     assert one(np.array([1.0, 2.0], dtype=np.float32), 1, Scheme(temperature=1e-6, top_k=None))[0] == 0.0
     assert Scheme(temperature=1.0, top_k=None, top_p=1.0).top_p == 1
     assert Scheme(top_k=1).top_k == 1
+
+
+def test_scores_of_parts_make_up_the_whole() -> None:
+    logits, targets = torch.randn(7, 30, generator=torch.Generator().manual_seed(2)), torch.arange(7)
+    schemes = [Scheme(top_k=5), Scheme(0.7, None, 0.9), GREEDY]
+    whole = target_scores(logits, targets, schemes)
+    parts = [target_scores(logits[a:b], targets[a:b], schemes) for a, b in ((0, 3), (3, 4), (4, 7))]
+    joined = TargetScores.join(parts).to(torch.device("cpu"))
+    for name in TargetScores.__slots__:
+        assert torch.equal(getattr(joined, name), getattr(whole, name)), name
+        assert torch.equal(getattr(joined.rows(slice(3, 4)), name), getattr(parts[1], name)), name
