@@ -265,3 +265,17 @@ def test_scores_of_parts_make_up_the_whole() -> None:
     for name in TargetScores.__slots__:
         assert torch.equal(getattr(joined, name), getattr(whole, name)), name
         assert torch.equal(getattr(joined.rows(slice(3, 4)), name), getattr(parts[1], name)), name
+
+
+def test_a_vocabulary_of_one_token() -> None:
+    found = target_scores(
+        torch.zeros(2, 1), torch.zeros(2, dtype=torch.int64), [GREEDY, Scheme(top_k=1), Scheme(top_k=None)]
+    )
+    assert (found.log_probs == 0).all()
+    assert (found.margins == math.inf).all()
+    assert found.argmax.all()
+
+
+def test_doubt_grows_as_the_temperature_falls() -> None:
+    assert [Scheme(t, None).doubt(0.25) for t in (2.0, 1.0, 0.5)] == [0.25, 0.5, 1.0]
+    assert GREEDY.doubt(0.25) == 0.5

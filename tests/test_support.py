@@ -65,6 +65,7 @@ def check_row(row: np.ndarray, scheme: Scheme, width: int, target: int, found: S
     assert len(listed) == min(width, len(kept))
     assert set(listed) <= set(kept)
     assert all(log_prob <= 0 for log_prob in got)
+    assert float(found.target[at]) <= 0
     np.testing.assert_allclose(got[: len(listed)], [log_probs[i] for i in listed], atol=2e-6, rtol=0)
     scaled = np.asarray(row, dtype=np.float32) / np.float32(scheme.temperature or 1)
     assert listed == sorted(listed, key=lambda i: (-scaled[i], i))
