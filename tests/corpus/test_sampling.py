@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections import Counter
 from itertools import combinations, pairwise
@@ -366,3 +367,9 @@ def test_every_document_is_equally_likely(corpus: Corpus) -> None:
     assert len(seen) == 20
     # Drawn 50 times on average, with a standard deviation of 6.1.
     assert all(abs(count - 50) < 4 * 6.1 for count in seen.values())
+
+
+def test_how_much_is_drawn_unless_said_otherwise() -> None:
+    defaults = {name: p.default for name, p in inspect.signature(draw).parameters.items()}
+    asked = ("documents", "examples", "runs", "prefix", "suffix", "seed", "role")
+    assert [defaults[name] for name in asked] == [None, 10, 3, 50, 50, 0, "main"]
