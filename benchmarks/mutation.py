@@ -46,6 +46,7 @@ NEAR = (*SEARCH, "tests/extraction/test_near.py")
 
 TESTS = {
     "decoding.py": ("tests/test_decoding.py", "tests/test_support.py"),
+    "largest.py": ("tests/test_decoding.py", "tests/test_support.py"),
     "extraction/odds.py": ("tests/extraction/test_odds.py",),
     "extraction/verbatim.py": ("tests/extraction/test_verbatim.py",),
     "extraction/distance.py": ("tests/extraction/test_distance.py", *SEARCH),

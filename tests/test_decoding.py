@@ -10,8 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rote.decoding import GREEDY, Scheme, TargetScores, largest, target_scores
+from rote.decoding import GREEDY, Scheme, TargetScores, target_scores
 from rote.errors import InputError
+from rote.largest import largest
 from tests.reference import decoding as reference
 
 # Few distinct values make ties the rule, as bf16 does.

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rote.errors import InputError
+from rote.largest import largest, largest_with_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,23 +292,6 @@ def _sum_after(values: Tensor) -> Tensor:
     return torch.nn.functional.pad(through[:, 1:], (0, 1))
 
 
-def largest(logits: Tensor, k: int) -> Tensor:
-    """The k largest values of each row, sorted: what `topk` gives, several times faster on a wide vocabulary.
-
-    A value among the k largest lies in a block whose maximum is among the k largest block maxima, or else those k
-    maxima are at least as large and stand in for it.
-    """
-    rows, vocabulary = logits.shape
-    width = 128
-    blocks = vocabulary // width
-    if 4 * k > blocks:
-        return logits.topk(k, dim=1).values
-    head, tail = logits[:, : blocks * width].view(rows, blocks, width), logits[:, blocks * width :]
-    chosen = head.amax(2).topk(k, dim=1, sorted=False).indices
-    candidates = head.gather(1, chosen[:, :, None].expand(-1, -1, width)).reshape(rows, k * width)
-    return torch.cat([candidates, tail], 1).topk(k, dim=1).values
-
-
 @dataclass(frozen=True, slots=True)
 class Support:
     """What rows of logits may be continued with under one scheme: the heaviest tokens, and how much is left.
@@ -347,7 +331,7 @@ def support(logits: Tensor, scheme: Scheme, width: int, targets: Tensor) -> Supp
     if scheme.top_p is not None and scheme.top_p < 1:
         return _nucleus_support(scaled, scheme, width, targets)
     k = min(scheme.top_k or logits.shape[1], logits.shape[1])
-    values, tokens = _largest_with_ids(scaled, width if k == logits.shape[1] else max(width, k))
+    values, tokens = largest_with_ids(scaled, width if k == logits.shape[1] else max(width, k))
     if k == logits.shape[1]:
         log_mass = torch.logsumexp(scaled.double(), 1)  # in float32 the parts would not add up to the whole
         log_probs = values.double() - log_mass[:, None]
@@ -385,30 +369,6 @@ def _nucleus_support(scaled: Tensor, scheme: Scheme, width: int, targets: Tensor
     target = torch.where(tokens == targets[:, None], log_probs, -torch.inf).amax(1)
     rest, unlisted = weights[:, width:].sum(1) / mass[:, 0], inside[:, width:].sum(1)
     return Support(tokens[:, :width], log_probs[:, :width], rest, unlisted, target)
-
-
-def _largest_with_ids(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest values of each row and their ids, by falling value and, where equal, rising id.
-
-    Block-wise as in `largest`. Which of several tokens tied for the last place are listed is not defined.
-    """
-    rows, vocabulary = logits.shape
-    width = 128
-    blocks = vocabulary // width
-    if 4 * k > blocks:
-        values, ids = logits.topk(k, dim=1)
-    else:
-        head = logits[:, : blocks * width].view(rows, blocks, width)
-        chosen = head.amax(2).topk(k, dim=1, sorted=False).indices
-        candidates = head.gather(1, chosen[:, :, None].expand(-1, -1, width)).reshape(rows, k * width)
-        columns = torch.arange(width, device=logits.device)
-        names = (chosen[:, :, None] * width + columns).reshape(rows, k * width)
-        tail = torch.arange(blocks * width, vocabulary, device=logits.device).expand(rows, -1)
-        values, places = torch.cat([candidates, logits[:, blocks * width :]], 1).topk(k, dim=1)
-        ids = torch.cat([names, tail], 1).gather(1, places)
-    ids, order = ids.sort(1)
-    values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
-    return values, ids.gather(1, order)
 
 
 def _first_argmax(logits: Tensor) -> Tensor:
