@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rote.decoding import GREEDY, Scheme, TargetScores, target_scores
 from rote.errors import InputError
-from rote.largest import largest
+from rote.largest import largest, largest_with_ids
 from tests.reference import decoding as reference
 
 # Few distinct values make ties the rule, as bf16 does.
@@ -221,6 +221,17 @@ def test_largest_is_topk(width: int, dtype: torch.dtype) -> None:
     logits = torch.randn(7, width, generator=torch.Generator().manual_seed(width)).to(dtype)
     for k in (1, 2, 41):
         assert torch.equal(largest(logits, k), logits.topk(k, dim=1).values)
+
+
+def test_largest_looks_into_every_corner() -> None:
+    """The first and the last of a block, and what is left beside whole blocks."""
+    places = [0, 127, 128, 50175, 50176, 50177, 50256]
+    logits = torch.zeros(len(places), 50257)
+    logits[torch.arange(len(places)), torch.tensor(places)] = 1.0
+    assert largest(logits, 2).tolist() == [[1.0, 0.0]] * len(places)
+    values, ids = largest_with_ids(logits, 2)
+    assert values[:, 0].tolist() == [1.0] * len(places)
+    assert ids[:, 0].tolist() == places
 
 
 def test_bf16_logits_are_scored_in_float32() -> None:

@@ -139,3 +139,8 @@ def test_nan_logits_stay_visible() -> None:
         logits[0, 3] = math.nan
         found = support(logits, scheme, 2, torch.tensor([0]))
         assert bool(found.log_probs[:, 0].isnan() | found.rest.isnan()), scheme
+        assert found.bad().tolist() == [True]
+    one_of_two = Support(
+        torch.zeros(2, 1), torch.tensor([[0.0], [math.nan]]), torch.tensor([math.nan, 0.0]), *[torch.zeros(2)] * 2
+    )
+    assert one_of_two.bad().tolist() == [True, True]
