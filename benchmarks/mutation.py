@@ -42,31 +42,34 @@ ROOT = Path(__file__).parent.parent
 EQUIVALENTS = Path(__file__).parent / "mutation_equivalents.toml"
 
 SEARCH = tuple(f"tests/extraction/test_{name}.py" for name in ("long_outputs", "invariants", "frozen"))
-NEAR = (*SEARCH, "tests/extraction/test_near.py")
+NEAR = (*SEARCH, "tests/extraction/near/test_search.py")
 
 TESTS = {
     "decoding.py": ("tests/test_decoding.py", "tests/test_support.py"),
     "largest.py": ("tests/test_decoding.py", "tests/test_support.py"),
-    "extraction/odds.py": ("tests/extraction/test_odds.py",),
+    "odds.py": ("tests/test_odds.py",),
     "extraction/verbatim.py": ("tests/extraction/test_verbatim.py",),
-    "extraction/distance.py": ("tests/extraction/test_distance.py", *SEARCH),
-    "extraction/spines.py": SEARCH,
-    "extraction/frontier.py": SEARCH,
-    "extraction/fork.py": NEAR,
-    "extraction/reader.py": NEAR,
-    "extraction/beam.py": NEAR,
-    "extraction/near.py": (*NEAR, "tests/extraction/test_sampling.py"),
-    "extraction/outcome.py": (*NEAR, "tests/extraction/test_sampling.py"),
-    "extraction/sampling.py": ("tests/extraction/test_invariants.py", "tests/extraction/test_sampling.py"),
+    "extraction/near/distance.py": ("tests/extraction/near/test_distance.py", *SEARCH),
+    "extraction/near/spines.py": SEARCH,
+    "extraction/near/frontier.py": SEARCH,
+    "extraction/near/fork.py": NEAR,
+    "extraction/near/batches.py": NEAR,
+    "extraction/near/beam.py": NEAR,
+    "extraction/near/search.py": (*NEAR, "tests/extraction/near/test_montecarlo.py"),
+    "extraction/near/results.py": (*NEAR, "tests/extraction/near/test_montecarlo.py"),
+    "extraction/near/montecarlo.py": (
+        "tests/extraction/near/test_invariants.py",
+        "tests/extraction/near/test_montecarlo.py",
+    ),
     "models/memory.py": ("tests/models/test_memory.py", *SEARCH),
     "corpus/windows.py": ("tests/corpus/test_windows.py",),
     "corpus/sampling.py": ("tests/corpus/test_sampling.py",),
     "analysis/coverage.py": ("tests/analysis/test_coverage.py",),
     "analysis/rates.py": ("tests/analysis/test_rates.py",),
     "analysis/groups.py": ("tests/analysis/test_groups.py",),
-    "analysis/nearverbatim.py": ("tests/analysis/test_nearverbatim.py",),
-    "runs/store.py": ("tests/runs/test_store.py", "tests/runs/test_runs.py"),
-    "runs/manifest.py": ("tests/runs/test_manifest.py", "tests/runs/test_store.py"),
+    "analysis/near/rates.py": ("tests/analysis/near/test_rates.py",),
+    "store/run.py": ("tests/store/test_run.py", "tests/jobs/test_scan.py"),
+    "store/manifest.py": ("tests/store/test_manifest.py", "tests/store/test_run.py"),
 }
 """What is tampered with, and the tests that should notice, quick ones first."""
 

@@ -28,7 +28,7 @@ import torch
 
 import rote
 from rote.corpus.formats import read_examples
-from rote.extraction.distance import levenshtein
+from rote.extraction.near.distance import levenshtein
 from rote.models.base import BUNDLED_TEXT
 from rote.models.huggingface import HuggingFaceModel
 from rote.tokens import Example

@@ -27,10 +27,10 @@ import numpy as np
 from rote.corpus.windows import windows
 from rote.decoding import Scheme
 from rote.extraction.verbatim import Verbatim
+from rote.jobs.summary import summarise
 from rote.models.tokenizer import load_tokenizer
-from rote.runs.manifest import build, digest
-from rote.runs.store import Run
-from rote.runs.summary import summarise
+from rote.store.manifest import build, digest
+from rote.store.run import Run
 from rote.tokens import Example
 
 BOOKS = Path(__file__).parent.parent / "training" / "data" / "books"

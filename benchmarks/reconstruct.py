@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import rote
-from rote.extraction.reconstruct import Context, Writing, longest_context, write_on
+from rote.extraction.text.reconstruct import Context, Writing, longest_context, write_on
 from rote.models.base import BUNDLED_TEXT
 
 SEED = 200

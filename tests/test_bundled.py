@@ -146,7 +146,7 @@ def test_the_weights_are_small_and_in_bfloat16(manifest: dict[str, Any], bundled
 
 
 def test_the_package_has_its_data() -> None:
-    for name in [*DATA, "../report/templates/report.html.j2", "../py.typed"]:
+    for name in [*DATA, "../report/page/templates/report.html.j2", "../py.typed"]:
         assert (resources.files("rote") / "data" / name).is_file(), name
 
 

@@ -19,7 +19,7 @@ import rote
 import rote.cli.main  # registers every command
 from rote.cli.screen import app
 from rote.models.huggingface import LOGIT_TOLERANCE
-from rote.runs.store import SCHEMA
+from rote.store.run import SCHEMA
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "training/README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -87,7 +87,7 @@ def test_scoring_needs_torch_transformers_and_numpy_alone() -> None:
 import sys
 for name in ("pyarrow", "polars", "typer", "click", "rich", "jinja2", "accelerate", "gguf", "pandas", "matplotlib"):
     sys.modules[name] = None
-import rote.decoding, rote.extraction.odds, rote.extraction.verbatim, rote.models.base, rote.models.huggingface
+import rote.decoding, rote.odds, rote.extraction.verbatim, rote.models.base, rote.models.huggingface
 import rote
 model = rote.load("bundled", device="cpu")
 text = open(rote.models.base.BUNDLED_TEXT, encoding="utf-8").read()[:2000]
@@ -141,7 +141,7 @@ def test_imports_point_down(path: Path) -> None:
     assert "rote" not in imported(path) or own == "runs"
     if own in ("analysis", "report"):
         of_extraction = {name for name in imported(path) if name.startswith("rote.extraction")}
-        assert of_extraction <= {"rote.extraction.odds"}
+        assert of_extraction <= {"rote.odds"}
 
 
 @pytest.mark.parametrize(

@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from rote.corpus.windows import windows
     from rote.decoding import GREEDY, Scheme
     from rote.errors import InputError, ModelError, RoteError, RunError
-    from rote.extraction.near import Near, near_verbatim
-    from rote.extraction.odds import at_least_once, expected_queries, queries_needed
-    from rote.extraction.outcome import NearVerbatim
+    from rote.extraction.near.results import NearVerbatim
+    from rote.extraction.near.search import Near, near_verbatim
     from rote.extraction.verbatim import Verbatim, verbatim
+    from rote.jobs.check import check
+    from rote.jobs.compare import compare
+    from rote.jobs.engine import scan, score
+    from rote.jobs.export import export
+    from rote.jobs.figures import figures
+    from rote.jobs.rate import rate
+    from rote.jobs.reconstruct import Reconstruction, reconstruct
+    from rote.jobs.sweep import sweep
     from rote.models.base import LogitModel, load
-    from rote.runs.check import check
-    from rote.runs.compare import compare
-    from rote.runs.engine import scan, score
-    from rote.runs.export import export
-    from rote.runs.figures import figures
-    from rote.runs.rate import rate
-    from rote.runs.reconstruct import Reconstruction, reconstruct
-    from rote.runs.store import Run
-    from rote.runs.sweep import sweep
+    from rote.odds import at_least_once, expected_queries, queries_needed
+    from rote.store.run import Run
     from rote.tokens import Example
 
 _HOME = {
@@ -37,27 +37,27 @@ _HOME = {
     "ModelError": "rote.errors",
     "RoteError": "rote.errors",
     "RunError": "rote.errors",
-    "Near": "rote.extraction.near",
-    "near_verbatim": "rote.extraction.near",
-    "at_least_once": "rote.extraction.odds",
-    "expected_queries": "rote.extraction.odds",
-    "queries_needed": "rote.extraction.odds",
-    "NearVerbatim": "rote.extraction.outcome",
+    "Near": "rote.extraction.near.search",
+    "near_verbatim": "rote.extraction.near.search",
+    "at_least_once": "rote.odds",
+    "expected_queries": "rote.odds",
+    "queries_needed": "rote.odds",
+    "NearVerbatim": "rote.extraction.near.results",
     "Verbatim": "rote.extraction.verbatim",
     "verbatim": "rote.extraction.verbatim",
     "LogitModel": "rote.models.base",
     "load": "rote.models.base",
-    "check": "rote.runs.check",
-    "compare": "rote.runs.compare",
-    "scan": "rote.runs.engine",
-    "score": "rote.runs.engine",
-    "export": "rote.runs.export",
-    "figures": "rote.runs.figures",
-    "rate": "rote.runs.rate",
-    "Reconstruction": "rote.runs.reconstruct",
-    "reconstruct": "rote.runs.reconstruct",
-    "Run": "rote.runs.store",
-    "sweep": "rote.runs.sweep",
+    "check": "rote.jobs.check",
+    "compare": "rote.jobs.compare",
+    "scan": "rote.jobs.engine",
+    "score": "rote.jobs.engine",
+    "export": "rote.jobs.export",
+    "figures": "rote.jobs.figures",
+    "rate": "rote.jobs.rate",
+    "Reconstruction": "rote.jobs.reconstruct",
+    "reconstruct": "rote.jobs.reconstruct",
+    "Run": "rote.store.run",
+    "sweep": "rote.jobs.sweep",
     "Example": "rote.tokens",
 }
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rote.analysis.rates import log_prob_bounds, np_rates, rates, rates_by
 from rote.errors import InputError
-from rote.extraction.odds import wilson
+from rote.odds import wilson
 from tests.reference import rates as reference
 
 QUERIES = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000]

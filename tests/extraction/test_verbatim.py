@@ -17,7 +17,7 @@ import rote
 from rote import GREEDY, Example, Scheme, Verbatim, verbatim
 from rote.errors import InputError, ModelError
 from rote.extraction.verbatim import HEAD_BYTES
-from tests.extraction.test_near import CoarseModel
+from tests.extraction.near.test_search import CoarseModel
 from tests.fakes import HashModel
 from tests.reference import decoding
 from tests.reference import verbatim as reference

@@ -15,11 +15,11 @@ import pytest
 import rote
 from rote import Example, Run
 from rote.report.keys import MARKS
-from tests.command import rote_here
+from tests.cli.command import rote_here
 from tests.corpus.corpora import write_jsonl
-from tests.report.browser import browser, opened
-from tests.report.displayed import agrees, decimal
-from tests.report.truth import Known, Truth, visible
+from tests.report.page.browser import browser, opened
+from tests.report.page.displayed import agrees, decimal
+from tests.report.page.truth import Known, Truth, visible
 
 __all__ = ["browser"]
 

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rote.report import show
 from rote.report.keys import MARKS, derived, key_of, keyed, mark, marked, number_in, plain
+from rote.report.text import numbers
 
 Numbers = st.one_of(st.floats(), st.integers())
 Pieces = st.lists(st.tuples(st.text(), Numbers, st.text(), st.text(max_size=8)), max_size=5)
@@ -46,7 +46,7 @@ class Elements(HTMLParser):
 def sentence(pieces: list[tuple[str, float, str, str]]) -> str:
     """Foreign text and numbers in turn, each number with foreign text in its key."""
     return "".join(
-        show.literal(words) + mark(keyed(number, f"scores/{name}/x"), show.literal(shown), "number")
+        numbers.literal(words) + mark(keyed(number, f"scores/{name}/x"), numbers.literal(shown), "number")
         for words, number, name, shown in pieces
     )
 
@@ -54,7 +54,7 @@ def sentence(pieces: list[tuple[str, float, str, str]]) -> str:
 @given(Pieces)
 def test_any_text_stays_around_any_number(pieces: list[tuple[str, float, str, str]]) -> None:
     text = sentence(pieces)
-    expected = "".join(show.literal(words) + show.literal(shown) for words, _, _, shown in pieces)
+    expected = "".join(numbers.literal(words) + numbers.literal(shown) for words, _, _, shown in pieces)
     assert plain(text) == expected
     assert plain(plain(text)) == expected
     if not pieces:
@@ -64,7 +64,7 @@ def test_any_text_stays_around_any_number(pieces: list[tuple[str, float, str, st
     assert len(found.elements) == len(pieces)
     for (tag, attributes, shown), (_, number, name, own) in zip(found.elements, pieces, strict=True):
         assert tag == "data"
-        assert shown == show.literal(own)
+        assert shown == numbers.literal(own)
         safe = "".join("\ufffd" if c in MARKS else c for c in name)
         assert attributes["data-key"] == f"scores/{safe}/x"
         value = attributes["value"] or "nan"
@@ -75,15 +75,15 @@ def test_any_text_stays_around_any_number(pieces: list[tuple[str, float, str, st
 @given(st.text(), st.text())
 def test_a_name_is_marked_as_text(name: str, words: str) -> None:
     named = keyed(name, "manifest/model/name")
-    ((tag, attributes, shown),) = Elements(str(marked(show.literal(words) + show.name(named)))).elements
-    assert (tag, shown) == ("bdi", show.literal(name))
+    ((tag, attributes, shown),) = Elements(str(marked(numbers.literal(words) + numbers.name(named)))).elements
+    assert (tag, shown) == ("bdi", numbers.literal(name))
     assert attributes == {"data-key": "manifest/model/name", "data-as": "text"}
-    assert show.name(name) == show.literal(name)
+    assert numbers.name(name) == numbers.literal(name)
 
 
 def test_keys_are_not_typeset() -> None:
     number = keyed(0.5, "scores/p_z of τ = 5/log_prob")
-    html = str(show.typeset(f"p_z at τ = {show.setting(number)}, p = 3"))
+    html = str(numbers.typeset(f"p_z at τ = {numbers.setting(number)}, p = 3"))
     assert html.startswith("<i>p</i><sub>z</sub> at τ\u00a0=\u00a0<data ")
     assert html.endswith("</data>, p\u00a0=\u00a03")
     ((_, attributes, _),) = Elements(html.replace("<i>p</i><sub>z</sub>", "")).elements
@@ -124,9 +124,9 @@ def _follow(content: Any, key: str) -> None:
 
 def test_only_what_comes_from_a_page_has_marks() -> None:
     rate = {"rate": 0.25, "rate_upper": 0.5, "0.5": {}}
-    assert show.rate(rate) == "25.0% to 50.0%"
-    assert plain(show.rate(keyed(rate, "summary"))) == "25.0% to 50.0%"
-    assert show.rate(keyed(rate, "summary")) != "25.0% to 50.0%"
+    assert numbers.rate(rate) == "25.0% to 50.0%"
+    assert plain(numbers.rate(keyed(rate, "summary"))) == "25.0% to 50.0%"
+    assert numbers.rate(keyed(rate, "summary")) != "25.0% to 50.0%"
     for source, key in ((3, None), (keyed(3, "summary/x"), "cost/mean")):
         assert key_of(derived(1.5, "cost/mean", source)) == key
     (name,) = [name for name in keyed(rate, "summary") if name == "0.5"]

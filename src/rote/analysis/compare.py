@@ -15,11 +15,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rote.analysis.groups import effective_examples
-from rote.analysis.nearcompare import compare_fixed, verbatim_in_larger
-from rote.analysis.neartable import Array, Mask, Share, count_true, mean, share_of
+from rote.analysis.near.compare import compare_fixed, verbatim_in_larger
+from rote.analysis.near.table import Array, Mask, Share, count_true, mean, share_of
 from rote.analysis.rates import log_prob_bounds
 from rote.errors import InputError
-from rote.extraction.odds import wilson
+from rote.odds import wilson
 
 Change = Literal["both", "gained", "lost", "neither"]
 

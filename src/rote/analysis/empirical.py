@@ -9,7 +9,7 @@ from typing import TypedDict
 from scipy.special import bdtr, bdtrc
 
 from rote.errors import InputError
-from rote.extraction.odds import at_least_once, wilson
+from rote.odds import at_least_once, wilson
 
 
 class Attempts(TypedDict):

@@ -23,7 +23,7 @@ from scipy.special import stdtrit
 
 from rote.analysis.rates import LOWER_TAU, Rate, log_prob_bounds, rates
 from rote.errors import InputError
-from rote.extraction.odds import wilson
+from rote.odds import wilson
 
 NAMED = ("greedy_rate", "rate_at_tau", f"rate_at_{LOWER_TAU}", "maximum_rate")
 HELD_OUT = "held-out"

@@ -19,7 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rote.errors import InputError
-from rote.extraction.odds import at_least_once, queries_needed, wilson
+from rote.odds import at_least_once, queries_needed, wilson
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from rote.analysis.rates import log_prob_bounds, rates
 from rote.errors import InputError
-from rote.extraction.odds import at_least_once
+from rote.odds import at_least_once
 
 GREEDY = "greedy"
 """The label of the greedy scheme, whose rows tell which tokens greedy decoding emits."""

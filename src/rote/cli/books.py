@@ -21,7 +21,7 @@ from rote.cli.screen import app, messages, print_strip, print_summary, progress,
 if TYPE_CHECKING:
     from rote.analysis.coverage import HotSpot
     from rote.analysis.matter import Part
-    from rote.runs.books import FinishedScan
+    from rote.jobs.longer import FinishedScan
 
 Folder = Annotated[Path, typer.Argument(help="The folder of a finished scan.", metavar="RUN")]
 At = Annotated[float, typer.Option(help="A hot-spot is covered by windows with at least this probability.")]
@@ -50,7 +50,7 @@ def spots(
     """Where does the model know this text best? The hot-spots of a finished scan, front and back matter told apart."""
     from rote.analysis.coverage import hot_spots
     from rote.analysis.matter import part, read_body
-    from rote.runs.books import finished_scan
+    from rote.jobs.longer import finished_scan
 
     with messages.status(f"reading {folder}"):
         found = finished_scan(folder)
@@ -106,24 +106,24 @@ def _print_spots(
     shown: list[HotSpot],
     parts: list[Part],
 ) -> None:
-    from rote.report import show
-    from rote.report.books import spots_table
+    from rote.report.text import numbers
+    from rote.report.text.spots import spots_table
 
     out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     model = found.manifest["model"]
-    print_lines(out, [f"{show.literal(found.name)}, {show.literal(model['name'])}"])
+    print_lines(out, [f"{numbers.literal(found.name)}, {numbers.literal(model['name'])}"])
     sentence = (
-        f"{show.counted(len(listed), 'hot-spot')} at p ≥ {show.threshold(at)} "
+        f"{numbers.counted(len(listed), 'hot-spot')} at p ≥ {numbers.threshold(at)} "
         f"({'suffixes' if span == 'suffix' else 'whole examples, prefixes included'}), together "
-        f"{show.percent(sum(spot.characters for spot in listed) / len(found.text))} of the text’s "
-        f"{show.count(len(found.text))} characters. Scheme {found.manifest['schemes'][0]}; "
-        f"BOS {show.bos(model['bos'], model.get('bos_token'))}"
+        f"{numbers.percent(sum(spot.characters for spot in listed) / len(found.text))} of the text’s "
+        f"{numbers.count(len(found.text))} characters. Scheme {found.manifest['schemes'][0]}; "
+        f"BOS {numbers.bos(model['bos'], model.get('bos_token'))}"
     )
     print_lines(out, [sentence, ""])
     print_strip(out, found.scores, found.manifest)
     out.print()
     if not shown:
-        print_lines(out, [f"No window reaches {show.threshold(at)}: {_highest(found)}."])
+        print_lines(out, [f"No window reaches {numbers.threshold(at)}: {_highest(found)}."])
         return
     by = "longest first" if rank == "length" else "most likely window first"
     out.print(f"{'All' if len(shown) == len(listed) else f'The first {len(shown)}'} of them, {by}:\n")
@@ -144,14 +144,14 @@ def _print_spots(
 
 def _highest(found: FinishedScan) -> str:
     from rote.analysis.rates import log_prob_bounds
-    from rote.report import show
+    from rote.report.text import numbers
 
     best = float(log_prob_bounds(found.scores)[0].max(initial=-math.inf))
     if best == -math.inf:
         stopped = int(found.scores["stopped"].sum())
-        rest = f", but for {show.count(stopped)} that were given up early, below τ" if stopped else ""
+        rest = f", but for {numbers.count(stopped)} that were given up early, below τ" if stopped else ""
         return f"every window has probability 0 under this scheme{rest}"
-    return f"the most likely window has {show.probability(best)}; try a smaller --at"
+    return f"the most likely window has {numbers.probability(best)}; try a smaller --at"
 
 
 @app.command(epilog="Example: rote longer runs/alice-bundled --prefix 25 --suffix 275")
@@ -185,7 +185,7 @@ def longer(
 ) -> None:
     """How long a passage comes out in one piece? Scores longer windows whose suffix starts in a scan's hot-spots."""
     from rote.analysis.coverage import hot_spots
-    from rote.runs.books import finished_scan
+    from rote.jobs.longer import finished_scan
 
     with messages.status(f"reading {folder}"):
         found = finished_scan(folder)
@@ -204,8 +204,8 @@ def longer(
         model or before["name"], device, dtype or before["dtype"], device_map,
         revision or (None if model else before["revision"]), bos or before["bos"],
     )  # fmt: skip
-    from rote.runs.books import longer as run_longer
-    from rote.runs.manifest import refuse_other_model
+    from rote.jobs.longer import longer as run_longer
+    from rote.store.manifest import refuse_other_model
 
     if model is None:
         fix = "Give --model with the path of the same weights, or of another model on purpose."
@@ -222,19 +222,19 @@ def longer(
 
 def _print_longest(longest: dict[str, Any], text: str) -> None:
     """The longest sequence at each threshold with its text; one that several thresholds share is shown once."""
-    from rote.report import show
-    from rote.report.books import excerpt
+    from rote.report.text import numbers
+    from rote.report.text.spots import excerpt
 
     out = Console(highlight=False)
     shared: dict[tuple[int, int, int, float], list[str]] = {}
     for threshold, entry in longest.items():
         if entry is not None:
             what = (entry["tokens"], entry["suffix_start"], entry["suffix_end"], entry["log_prob"])
-            shared.setdefault(what, []).append(show.threshold(float(threshold)))
+            shared.setdefault(what, []).append(numbers.threshold(float(threshold)))
     for (tokens, start, end, log_prob), thresholds in shared.items():
         out.print(
-            f"\n[bold]longest at {', '.join(thresholds)}[/]: {show.counted(tokens, 'token')}, "
-            f"characters {show.count(start)} to {show.count(end)}, with probability {show.probability(log_prob)}",
+            f"\n[bold]longest at {', '.join(thresholds)}[/]: {numbers.counted(tokens, 'token')}, "
+            f"characters {numbers.count(start)} to {numbers.count(end)}, with probability {numbers.probability(log_prob)}",
             soft_wrap=True,
         )
         out.print(escape(excerpt(text[start:end], 60)))

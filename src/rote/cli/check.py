@@ -43,12 +43,12 @@ def check(
     debug: Debug = False,
 ) -> None:
     """Does the model do what p_z says? Generates from the prefixes, with transformers' own sampler, and counts."""
-    from rote.runs.store import Run
+    from rote.store.run import Run
 
     manifest = Run.open(folder).manifest
     was = manifest["model"]
     loaded = load_model(model or was["name"], device, dtype, device_map, revision or was["revision"], was["bos"])
-    from rote.runs.check import check as run_check
+    from rote.jobs.check import check as run_check
 
     with progress() as tell:
         found = run_check(
@@ -62,7 +62,7 @@ def check(
 
 
 def _print(found: Mapping[str, Any]) -> None:
-    from rote.report import show
+    from rote.report.text import numbers
 
     out = Console(highlight=False)
     first = found["passages"][0]
@@ -75,7 +75,7 @@ def _print(found: Mapping[str, Any]) -> None:
         mark = "" if low <= row["p_z"] <= high else " !"
         tries = [f"{a['computed']:.3f}/{a['sampled']:.3f}" for a in row["attempts"] if a["n"] > 1]
         table.add_row(
-            escape(row["example_id"]), f"{row['p_z']:.3g}", f"{show.count(row['hits'])}/{show.count(row['samples'])}",
+            escape(row["example_id"]), f"{row['p_z']:.3g}", f"{numbers.count(row['hits'])}/{numbers.count(row['samples'])}",
             f"{low:.4f}–{high:.4f}{mark}", *tries,
         )  # fmt: skip
     out.print(table)
@@ -91,11 +91,11 @@ def _print(found: Mapping[str, Any]) -> None:
         soft_wrap=True,
     )
     model = found["model"]
-    out.print(f"{'model':<12}{escape(show.literal(model['name']))}, weights {model['fingerprint'][:16]}…")
+    out.print(f"{'model':<12}{escape(numbers.literal(model['name']))}, weights {model['fingerprint'][:16]}…")
     out.print(f"{'scheme':<12}{found['scheme']}")
-    out.print(f"{'bos':<12}{show.bos(model['bos'], model.get('bos_token'))}", soft_wrap=True)
+    out.print(f"{'bos':<12}{numbers.bos(model['bos'], model.get('bos_token'))}", soft_wrap=True)
     for row in found["passages"]:
         for number, output in enumerate(row["outputs"], 1):
             mark = "[green]the suffix[/]" if output["same"] else "[yellow]something else[/]"
             out.print(f"\n[bold]{escape(row['example_id'])}[/], generation {number}: {mark}")
-            out.print(Text(show.literal(output["text"])), soft_wrap=True)
+            out.print(Text(numbers.literal(output["text"])), soft_wrap=True)

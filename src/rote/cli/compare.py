@@ -14,7 +14,7 @@ from rote.cli.options import Debug
 from rote.cli.screen import app, messages
 
 if TYPE_CHECKING:
-    from rote.runs.compare import Comparison
+    from rote.jobs.compare import Comparison
 
 
 @app.command(epilog="Example: rote compare runs/book-small runs/book-large --out runs/small-and-large")
@@ -41,7 +41,7 @@ def compare(
 ) -> None:
     """What does one model give back that another does not? Compares runs over the same passages."""
     with messages.status("comparing"):
-        from rote.runs.compare import compare as compare_runs
+        from rote.jobs.compare import compare as compare_runs
 
         found = compare_runs(folders, tau=tau, top=top)
         if out is not None:
@@ -54,7 +54,7 @@ def print_comparison(found: Comparison, folder: Path | None, as_json: bool) -> N
     if as_json:
         print(json.dumps(found.result, indent=1, ensure_ascii=False, allow_nan=False))
         return
-    from rote.report.comparison import comparison_lines
+    from rote.report.text.comparison import comparison_lines
 
     console = Console(highlight=False)
     for line in comparison_lines(found.result):

@@ -33,7 +33,7 @@ def export(
 ) -> None:
     """Write the results for other programs: a row per example, or the files of lm-evaluation-harness."""
     with messages.status("getting ready"):
-        from rote.runs.export import export as run_export
+        from rote.jobs.export import export as run_export
 
     try:
         with interrupted_by(signal.default_int_handler), progress() as tell:
@@ -41,14 +41,14 @@ def export(
     except KeyboardInterrupt:
         messages.print("stopped: nothing was written. Run the same command again.", soft_wrap=True)
         sys.exit(130)
-    from rote.report import show
+    from rote.report.text import numbers
 
     console = Console(highlight=False)
     for path in found.files:
         console.print(f"{escape(str(path))} ({_size(path.stat().st_size)})", soft_wrap=True)
-    console.print(show.counted(found.rows, "row"))
+    console.print(numbers.counted(found.rows, "row"))
     if found.nul_characters:
-        nul = show.counted(found.nul_characters, "NUL character")
+        nul = numbers.counted(found.nul_characters, "NUL character")
         messages.print(f"note: {nul} written as ␀, because CSV has none; jsonl and parquet keep them.", soft_wrap=True)
     if found.metadata_kept_whole:
         messages.print("note: the metadata has too many keys for columns of their own; it is one column of JSON.")

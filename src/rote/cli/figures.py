@@ -39,7 +39,7 @@ def figures(
 ) -> None:  # fmt: skip
     """Draw the plots of a run for a paper or for slides, each with its data as CSV."""
     with messages.status("getting ready"):
-        from rote.runs.figures import figures as draw_figures
+        from rote.jobs.figures import figures as draw_figures
 
     targets = _targets(folders, out)
     console = Console(highlight=False)

@@ -25,7 +25,7 @@ def print_lines(out: Console, lines: Sequence[str], style: str = "") -> None:
     Lines of the form `name    value`, one under the other, go on under their values. Columns that do not fit are told
     row by row.
     """
-    from rote.report.terminal import safe
+    from rote.report.text.terminal import safe
 
     for blank, group in groupby((safe(line) for line in lines), key=lambda line: not line.strip()):
         block = list(group)
@@ -98,7 +98,7 @@ def print_rows(out: Console, table: Table, rows: Sequence[Sequence[str]]) -> Non
 
     A number that is cut off would be another number.
     """
-    from rote.report.terminal import safe
+    from rote.report.text.terminal import safe
 
     cells = [[safe(cell) for cell in row] for row in rows]
     for row in cells:

@@ -20,7 +20,7 @@ from rote.cli.screen import app, interrupted_by, leave, messages, print_summary
 from rote.errors import RoteError
 
 if TYPE_CHECKING:
-    from rote.runs.store import Run
+    from rote.store.run import Run
 
 
 @app.command(epilog="Example: rote report runs/alice-bundled")
@@ -30,10 +30,10 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Write report.html anew from a finished folder, and print its summary and its tables."""
-    from rote.runs.compare import is_comparison, report_comparison
-    from rote.runs.reconstruct import Reconstruction, is_reconstruction
-    from rote.runs.store import Run
-    from rote.runs.sweep import is_sweep, report_sweep
+    from rote.jobs.compare import is_comparison, report_comparison
+    from rote.jobs.reconstruct import Reconstruction, is_reconstruction
+    from rote.jobs.sweep import is_sweep, report_sweep
+    from rote.store.run import Run
 
     if is_sweep(folder):
         sweep.print_sweep(report_sweep(folder), folder, as_json)
@@ -59,7 +59,7 @@ def _print_tables(run: Run) -> None:
     """The (n, p) rates, the groups and how p_z is distributed, under a run's first scheme; and all schemes' rates."""
     import polars as pl
 
-    from rote.report.tables import distribution, groups, odds_table, schemes_table
+    from rote.report.text.tables import distribution, groups, odds_table, schemes_table
 
     manifest, summary = run.manifest, run.summary
     scheme = manifest["schemes"][0]

@@ -13,7 +13,7 @@ from rote.errors import InputError
 
 if TYPE_CHECKING:
     from rote.decoding import Scheme
-    from rote.extraction.near import Near
+    from rote.extraction.near.search import Near
     from rote.models.base import LogitModel
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Model folder, hub id, .gguf file, or 'bundled'.")]
@@ -89,7 +89,7 @@ def as_scheme(temperature: float, top_k: int | None, top_p: float | None) -> Sch
 
 def as_near(asked: bool, **options: Any) -> Near | None:
     """What --near asks for; by default a scan stops searching where going on would hardly change a number."""
-    from rote.extraction.near import Near
+    from rote.extraction.near.search import Near
 
     given = {name: value for name, value in options.items() if value is not None}
     if asked:

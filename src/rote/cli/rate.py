@@ -76,7 +76,7 @@ def rate(
     scheme = as_scheme(temperature, top_k, top_p)
     folder = out or default_folder(corpus, model)
     loaded = load_model(model, device, dtype, device_map, revision, bos)
-    from rote.runs.rate import rate as run_rate
+    from rote.jobs.rate import rate as run_rate
 
     with progress() as tell, resumable(folder):
         run = run_rate(

@@ -26,7 +26,7 @@ from rote.cli.screen import app, progress, resumable
 from rote.errors import InputError
 
 if TYPE_CHECKING:
-    from rote.runs.reconstruct import Reconstruction
+    from rote.jobs.reconstruct import Reconstruction
 
 
 @app.command(epilog="Example: rote reconstruct --seed opening.txt --truth book.txt --model ./my-model --out runs/again")
@@ -99,8 +99,8 @@ def reconstruct(
     true = None if truth is None else read_text(truth)
     folder = out or default_folder(Path(name), model)
     loaded = load_model(model, device, dtype, device_map, revision, bos)
-    from rote.runs.reconstruct import Reconstruction
-    from rote.runs.reconstruct import reconstruct as run_reconstruct
+    from rote.jobs.reconstruct import Reconstruction
+    from rote.jobs.reconstruct import reconstruct as run_reconstruct
 
     with progress() as tell, resumable(folder, lambda: Reconstruction.open(folder).progress()):
         found = run_reconstruct(
@@ -136,7 +136,7 @@ def print_reconstruction(found: Reconstruction, as_json: bool) -> None:
     if as_json:
         print(json.dumps(summary, indent=1, ensure_ascii=False))
         return
-    from rote.report.reconstruction import lines
+    from rote.report.text.reconstruction import lines
 
     out = Console(highlight=False)
     for line in lines(found.manifest, summary):

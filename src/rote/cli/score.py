@@ -97,7 +97,7 @@ def scan(
     content = read_text(path)
     folder = out or default_folder(path, model)
     loaded = load_model(model, device, dtype, device_map, revision, bos)
-    from rote.runs.engine import scan as run_scan
+    from rote.jobs.engine import scan as run_scan
 
     with progress() as tell, resumable(folder):
         run = run_scan(
@@ -157,7 +157,7 @@ def score(
     folder = out or default_folder(examples, model)
     loaded = load_model(model, device, dtype, device_map, revision, bos)
     given = read_examples(examples, loaded.tokenizer, prefix=prefix, suffix=suffix)
-    from rote.runs.engine import score as run_score
+    from rote.jobs.engine import score as run_score
 
     with progress() as tell, resumable(folder):
         run = run_score(

@@ -21,8 +21,8 @@ from rote.cli.fit import print_lines, wrap
 if TYPE_CHECKING:
     import polars as pl
 
-    from rote.report.terminal import Passage
-    from rote.runs.store import Run
+    from rote.report.text.terminal import Passage
+    from rote.store.run import Run
 
 app = typer.Typer(
     help="Measure what a language model knows by rote: how much of a text it can be made to repeat, and how likely.",
@@ -86,7 +86,7 @@ def resumable(folder: Path, progress: Callable[[], str] | None = None) -> Iterat
         with interrupted_by(signal.default_int_handler):
             yield
     except KeyboardInterrupt:
-        from rote.runs.store import Run
+        from rote.store.run import Run
 
         started = any(folder.glob("**/manifest.json"))
         stored = (progress or Run.open(folder).progress)() if started else "nothing stored yet"
@@ -102,9 +102,9 @@ def print_summary(run: Run, as_json: bool, console: Console | None = None) -> No
         return
     import polars as pl
 
-    from rote.report.terminal import passages
-    from rote.report.words import summary_lines
-    from rote.runs.store import Passages
+    from rote.report.text.terminal import passages
+    from rote.report.text.words import summary_lines
+    from rote.store.run import Passages
 
     out, manifest = console or Console(highlight=False), run.manifest
     first, *lines = summary_lines(manifest, summary)
@@ -124,8 +124,8 @@ def print_summary(run: Run, as_json: bool, console: Console | None = None) -> No
 
 def print_strip(out: Console, rows: pl.DataFrame, manifest: Mapping[str, Any]) -> None:
     """A scan's text from left to right, a line for each way it can come out: the higher and warmer, the more likely."""
-    from rote.report.strip import levels
-    from rote.report.terminal import lanes, legend, legend_words
+    from rote.report.text.strip import levels
+    from rote.report.text.terminal import lanes, legend, legend_words
 
     shown, tau = lanes(rows, manifest), manifest["tau"]
     if not shown:
@@ -145,7 +145,7 @@ def print_strip(out: Console, rows: pl.DataFrame, manifest: Mapping[str, Any]) -
 
 
 def _bar(level: int | None) -> Text:
-    from rote.report.strip import LEVELS
+    from rote.report.text.strip import LEVELS
 
     if level is None:
         return Text(" ")

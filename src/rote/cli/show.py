@@ -47,8 +47,8 @@ def show(
 ) -> None:
     """How likely is this one passage? Token by token, and what that means for someone who keeps asking."""
     with messages.status("looking it up"):
-        from rote.report.passage import passage_lines
-        from rote.runs.passage import passage
+        from rote.jobs.show import passage
+        from rote.report.text.passage import passage_lines
 
         found = passage(folders, example=example, quote=quote, at=at)
     if as_json:

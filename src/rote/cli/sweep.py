@@ -96,7 +96,7 @@ def sweep(
         given = windows(text, loaded.tokenizer, prefix=longest[0] or 50, suffix=longest[1] or 50, stride=stride or 100)
         if not given:
             raise InputError(f"{source.name} is too short for windows of these lengths; use shorter ones.")
-    from rote.runs.sweep import sweep as run_sweep
+    from rote.jobs.sweep import sweep as run_sweep
 
     with progress() as tell, resumable(folder, lambda: _stored(folder)):
         found = run_sweep(
@@ -107,7 +107,7 @@ def sweep(
 
 
 def _stored(folder: Path) -> str:
-    from rote.runs.store import Run
+    from rote.store.run import Run
 
     parts = sorted(path.parent for path in folder.glob("prefix-*/manifest.json"))
     return "; ".join(f"{part.name}: {Run.open(part).progress()}" for part in parts)
@@ -162,7 +162,7 @@ def print_sweep(found: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps(found, indent=1, ensure_ascii=False))
         return
-    from rote.report.sweep import facts, headline, lede, sweep_tables
+    from rote.report.text.sweep import facts, headline, lede, sweep_tables
 
     out = Console(highlight=False)
     for line in (headline(found), *lede(found), ""):

@@ -1,0 +1,1 @@
+"""Pure functions on the near-verbatim columns of a score table."""

@@ -1,0 +1,1 @@
+"""Long texts: a model writes on, chunk after chunk."""

@@ -1,0 +1,195 @@
+"""Results in the shapes that other programs load: CSV, JSON lines, Parquet, and the files of lm-evaluation-harness."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, get_args
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rote.errors import InputError, RunError
+from rote.report.export.harness import Samples, file_date, folder_name, results, tasks
+from rote.report.export.rows import Kind, as_csv, as_jsonl, metadata_kinds, score_rows, sweep_rows
+from rote.store.run import Passages, Run, make_folder, read_json, whole_file, write_whole
+
+Format = Literal["csv", "jsonl", "parquet", "lm-eval"]
+Progress = Callable[[str, int, int], None]
+"""Called with "exported", how many rows are written, and of how many."""
+
+NUL = "␀"
+"""What stands in a CSV file for the character NUL, at which many readers end a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written: `files`, and how many `rows` they hold.
+
+    `nul_characters`: how many were written as ␀. `metadata_kept_whole`: there were too many keys for columns.
+    """
+
+    files: tuple[Path, ...]
+    rows: int
+    nul_characters: int = 0
+    metadata_kept_whole: bool = False
+
+
+def export(
+    folder: str | Path,
+    to: Format,
+    *,
+    out: str | Path | None = None,
+    scheme: str = "all",
+    progress: Progress | None = None,
+) -> Exported:
+    """Write the results of a finished run, a sweep or a comparison for other programs.
+
+    `out` is a file, `folder`/export.FORMAT unless given; for "lm-eval" a folder, `folder`/lm-eval unless given.
+    `scheme` is one of the run's schemes, as the run names it, or "all".
+    """
+    if to not in get_args(Format):
+        raise InputError(f"there is no format {to!r}; choose {', '.join(get_args(Format))}.")
+    source, tell = Path(folder), progress or (lambda what, done, total: None)
+    if (source / "sweep.json").is_file() or (source / "comparison.json").is_file():
+        return _export_table(source, to, out, scheme)
+    if _kind(source) == "reconstruct":
+        raise RunError(
+            f"{source} holds a reconstruction, which has no table of scores. Load its files as they are: generated.txt "
+            "is the text, chunks.jsonl has a line per step, diff.jsonl one per stretch that differs from the truth."
+        )
+    run = Run.open(source)
+    chosen = _schemes(source, run.manifest["schemes"], scheme)
+    total = run.summary["examples"] * len(chosen)  # and refuses a run that is unfinished
+    if to == "lm-eval":
+        return _export_harness(run, Path(out or source / "lm-eval"), chosen, tell, total)
+    passages, kinds = Passages(run), _metadata_kinds(run)
+    manifest = run.manifest
+
+    def tables() -> Iterator[pl.DataFrame]:
+        done = 0
+        for part in run.parts():
+            rows = part.filter(pl.col("scheme").is_in(chosen))
+            yield score_rows(rows, manifest=manifest, passages=passages.__getitem__, kinds=kinds)
+            done += rows.height
+            tell("exported", done, total)
+
+    path = _target(source, to, out)
+    rows, nul = _write(path, to, tables())
+    return Exported((path,), rows, nul, metadata_kept_whole=kinds is None)
+
+
+def _kind(folder: Path) -> Any:
+    path = folder / "manifest.json"
+    return read_json(path).get("kind") if path.is_file() else None
+
+
+def _schemes(folder: Path, known: Sequence[str], asked: str) -> list[str]:
+    if asked == "all":
+        return list(known)
+    if asked not in known:
+        named = ", ".join(f"'{label}'" for label in known)
+        raise InputError(f"{folder} has no scheme {asked!r}; it has {named}. Give one of them, or all.")
+    return [asked]
+
+
+def _metadata_kinds(run: Run) -> dict[str, Kind] | None:
+    return metadata_kinds(text for part in run.parts() for text in part["metadata"].unique(maintain_order=True))
+
+
+def _export_table(folder: Path, to: Format, out: str | Path | None, scheme: str) -> Exported:
+    """The table of a sweep or of a comparison."""
+    if to == "lm-eval":
+        raise InputError(f"{folder} holds no run but a table about several; export one of its runs to lm-eval.")
+    if (folder / "sweep.json").is_file():
+        table = sweep_rows(read_json(folder / "sweep.json"))
+        known = list(dict.fromkeys(table["scheme"]))
+        table = table.filter(pl.col("scheme").is_in(_schemes(folder, known, scheme)))
+    else:
+        if scheme != "all":
+            raise InputError(f"{folder} holds a comparison: --scheme does not apply to it; leave it out.")
+        try:
+            table = pl.read_parquet(folder / "differences.parquet")
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise RunError(f"cannot read {folder / 'differences.parquet'}: {error}. Run rote compare again.") from error
+    path = _target(folder, to, out)
+    rows, nul = _write(path, to, iter([table]))
+    return Exported((path,), rows, nul)
+
+
+def _target(folder: Path, to: Format, out: str | Path | None) -> Path:
+    """Where the file goes. Nothing that belongs to the run is written over."""
+    default = folder / f"export.{to}"
+    path = default if out is None else Path(out)
+    if path.is_dir():
+        raise InputError(f"--out {path} is a folder; give the name of a file, such as {path / default.name}.")
+    if path.exists() and path.resolve() != default.resolve() and path.resolve().is_relative_to(folder.resolve()):
+        raise InputError(f"--out {path} is a file of {folder} itself; choose another --out.")
+    make_folder(path.parent)
+    return path
+
+
+def _write(path: Path, to: Format, tables: Iterator[pl.DataFrame]) -> tuple[int, int]:
+    """Write the tables, one after the other, as one file; return the number of rows and of NUL characters replaced."""
+    rows = nul = 0
+    with whole_file(path) as file, ExitStack() as stack:
+        parquet: pq.ParquetWriter | None = None
+        for number, table in enumerate(tables):
+            if to == "csv":
+                content = as_csv(table, header=number == 0)
+                nul += content.count(b"\0")
+                file.write(content.replace(b"\0", NUL.encode()))
+            elif to == "jsonl":
+                file.write(as_jsonl(table))
+            else:
+                arrow = _plain(table)
+                parquet = parquet or stack.enter_context(_parquet_writer(file, arrow.schema))
+                parquet.write_table(arrow)
+            rows += table.height
+    return rows, nul
+
+
+def _parquet_writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
+
+
+def _plain(table: pl.DataFrame) -> pa.Table:
+    """As Arrow, with the types that every reader knows: no large strings or lists."""
+    arrow = table.to_arrow(compat_level=pl.CompatLevel.oldest())
+    return arrow.cast(pa.schema([(field.name, _plain_type(field.type)) for field in arrow.schema]))
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_list(kind):
+        return pa.list_(_plain_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _plain_type(field.type)) for field in kind])
+    return kind
+
+
+def _export_harness(run: Run, out: Path, schemes: Sequence[str], tell: Progress, total: int) -> Exported:
+    """The folder that lm-evaluation-harness writes: OUT/MODEL with results_DATE.json and samples_TASK_DATE.jsonl."""
+    manifest, passages = run.manifest, Passages(run)
+    folder = out / folder_name(str(manifest["model"]["name"]))
+    make_folder(folder)
+    date = file_date(manifest)
+    found = [Samples(task, manifest) for task in tasks(manifest, schemes)]
+    paths = [folder / f"samples_{samples.task.name}_{date}.jsonl" for samples in found]
+    with ExitStack() as stack:
+        files = [stack.enter_context(whole_file(path)) for path in paths]
+        done = 0
+        for part in run.parts():
+            for samples, file in zip(found, files, strict=True):
+                file.write(samples.lines(part, passages.__getitem__))
+            done += int(part["scheme"].is_in(list(schemes)).sum())
+            tell("exported", done, total)
+    path = folder / f"results_{date}.json"
+    content = json.dumps(results(manifest, run.summary, found), indent=2, ensure_ascii=False) + "\n"
+    write_whole(path, content.encode())
+    return Exported((path, *paths), sum(samples.values.height for samples in found))

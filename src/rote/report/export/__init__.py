@@ -1,0 +1,1 @@
+"""Results in the shape of other programs."""

@@ -1,0 +1,1 @@
+"""What is plotted, apart from how it is drawn."""

@@ -1,0 +1,161 @@
+"""The plots of groups of examples: by how often they were repeated in the training data, and by split."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from rote.analysis.distribution import decades, shares_at_least
+from rote.analysis.groups import binned_repetitions, sampled_rates
+from rote.analysis.rates import rates_by
+from rote.report.figures.figure import Axis, Figure, Layer
+from rote.report.figures.layers import FLOOR, intervals, rate_table, rule, sentences, setting, stopped_sentence
+from rote.report.text import numbers
+
+GROUP_FIGURES = {
+    "repetitions": "examples with repetitions",
+    "splits": "examples of two or more splits",
+    "split-distribution": "examples of two or more splits",
+}
+"""Every figure of groups, and what it needs."""
+
+
+def repetitions(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> Figure | None:
+    """Rate at tau, and greedy, against how often an example stands in the training data."""
+    if rows["repetitions"].null_count() == rows.height:
+        return None
+    rows, binned = binned_repetitions(rows)
+    groups = [group for group in _groups(manifest, summary, rows, "repetitions") if group["repetitions"] is not None]
+    left = rows["repetitions"].null_count()
+    names = [_times(group["repetitions"], binned) for group in groups]
+    unsaid = f"{numbers.counted(left, 'example')} that do not say: left out." if left else ""
+    said = ", by how often they stand in the training data"
+    return _rates("repetitions", manifest, summary, rows, groups, names, said=said, left_out=unsaid, joined=True)
+
+
+def splits(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> Figure | None:
+    """Rate at tau, and greedy, of each split: what the model was trained on against what it has not seen."""
+    groups = _split_groups(manifest, summary, rows)
+    if not groups:
+        return None
+    names = [numbers.literal(group["split"]) for group in groups]
+    return _rates("split", manifest, summary, rows, groups, names, said="", left_out=_without(rows), joined=False)
+
+
+def _rates(
+    key: str,
+    manifest: Mapping[str, Any],
+    summary: Mapping[str, Any],
+    rows: pl.DataFrame,
+    groups: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    *,
+    said: str,
+    left_out: str,
+    joined: bool,
+) -> Figure:
+    """The two rates of each group. `said`: of what they are, in the caption; `joined`: whether a line goes through."""
+    tau = summary["tau"]
+    drawn, table = _two_rates(groups, names, key, tau, joined=joined)
+    return Figure(
+        name={"split": "splits"}.get(key, key),
+        title=f"Rate by {key}",
+        caption=sentences(
+            f"Share of examples extractable at τ = {tau:g}, and given back by greedy decoding{said}. {_sure(manifest)}",
+            left_out,
+            setting(manifest, rows["scheme"][0]),
+        ),
+        x=Axis(key.capitalize(), "category", names=tuple(names), limits=(-0.5, len(names) - 0.5)),
+        y=Axis("Rate", format="percent", limits=(0.0, 1.0)),
+        layers=drawn,
+        table=table,
+    )
+
+
+def split_distribution(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> Figure | None:
+    """For each split the share of examples whose p_z is at least so much."""
+    groups = _split_groups(manifest, summary, rows)
+    if not groups:
+        return None
+    floor = min(FLOOR, summary["tau"])
+    levels = decades(math.floor(math.log10(floor) + 1e-9), 0, 20)
+    layers, tables = [], []
+    for colour, group in enumerate(groups):
+        own = rows.filter(pl.col("split") == group["split"])
+        shares = shares_at_least(own, levels)
+        kept = [(level, low) for level, (low, high) in zip(levels, shares, strict=True) if low == high]
+        name = numbers.literal(group["split"])
+        data = pl.DataFrame(kept, schema={"x": pl.Float64, "y": pl.Float64}, orient="row")
+        layers.append(Layer("line", data, f"{name} ({numbers.counted(own.height, 'example')})", colour))
+        tables.append(data.select(pl.lit(name).alias("split"), p_z_at_least="x", share="y"))
+    return Figure(
+        name="split-distribution",
+        title="Probability by split",
+        caption=sentences(
+            "Share of each split's examples whose p_z is at least the value on the axis. The higher curve comes out "
+            "more easily; how sure the difference is, the plot of rates says.",
+            _without(rows),
+            stopped_sentence(int(rows["stopped"].sum()), "example", "curves begin where they leave no doubt"),
+            setting(manifest, rows["scheme"][0]),
+        ),
+        x=Axis("p_z at least", "log", "probability", limits=(levels[0], 1.0)),
+        y=Axis("Share of examples", format="percent", limits=(0.0, 1.0)),
+        layers=(*layers, rule(summary["tau"], 0.0, summary["tau"], 1.0, f"τ = {summary['tau']:g}")),
+        table=pl.concat(tables),
+    )
+
+
+def _groups(
+    manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame, key: Any
+) -> list[dict[str, Any]]:
+    """Rates of each group; of drawn examples their intervals know of documents."""
+    if "sampling" in manifest:
+        return rates_by(rows, key, tau=summary["tau"], of=sampled_rates)
+    return rates_by(rows, key, tau=summary["tau"])
+
+
+def _split_groups(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> list[dict[str, Any]]:
+    if rows["split"].drop_nulls().n_unique() < 2:
+        return []
+    return [group for group in _groups(manifest, summary, rows, "split") if group["split"] is not None]
+
+
+def _two_rates(
+    groups: Sequence[Mapping[str, Any]], names: Sequence[str], key: str, tau: float, *, joined: bool
+) -> tuple[tuple[Layer, ...], pl.DataFrame]:
+    """The rate at tau and the greedy rate of each group, side by side."""
+    layers: list[Layer] = []
+    listed = []
+    for colour, (name, label) in enumerate((("rate_at_tau", f"At τ = {tau:g}"), ("greedy_rate", "Greedy"))):
+        rates = [group[name] for group in groups]
+        places = [i + (-0.08, 0.08)[colour] for i in range(len(groups))]
+        if joined:
+            layers.append(Layer("line", pl.DataFrame({"x": places, "y": [rate["rate"] for rate in rates]}), "", colour))
+        layers += intervals(places, rates, label, colour)
+        listed += [
+            ({key: own, "examples": group["examples"], "measure": label}, group[name])
+            for own, group in zip(names, groups, strict=True)
+        ]
+    return tuple(layers), rate_table(listed)
+
+
+def _times(repetitions: int, binned: bool) -> str:
+    if binned and repetitions > 1:
+        return f"{numbers.count(repetitions)}–{numbers.count(2 * repetitions - 1)}"
+    return numbers.count(repetitions)
+
+
+def _sure(manifest: Mapping[str, Any]) -> str:
+    if "sampling" in manifest:
+        return "Whiskers: 95% intervals, with a document's examples taken together."
+    if manifest["kind"] == "scan":
+        return "Whiskers: 95% Wilson intervals, too narrow where windows overlap."
+    return "Whiskers: 95% Wilson intervals, taking the examples as a random sample."
+
+
+def _without(rows: pl.DataFrame) -> str:
+    left = rows["split"].null_count()
+    return f"{numbers.counted(left, 'example')} without a split: left out." if left else ""

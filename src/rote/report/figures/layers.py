@@ -1,0 +1,218 @@
+"""What several figures have in common: cells along a text, clouds of points, rules, and what their captions say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rote.analysis.distribution import cell_counts
+from rote.report.figures.figure import Axis, Layer
+from rote.report.text import numbers
+
+MANY = 5000
+"""Points above this number are drawn as cells that count them."""
+
+BINS = 1000
+"""Parts of a text in a heatmap strip, at most."""
+
+FLOOR = 0.0001
+"""The smallest p_z that plots of p_z begin with, unless tau is smaller."""
+
+SMALLEST = 1e-12
+"""The smallest p_z with a place of its own on an axis with an edge; smaller ones stand on the edge, with 0."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """Points, or cells that count them and the scale of their colours."""
+
+    layers: tuple[Layer, ...]
+    table: pl.DataFrame
+    colour: Axis | None
+    said: str
+
+
+def setting(manifest: Mapping[str, Any], scheme: str) -> str:
+    """Under what a plot's numbers were measured: the end of every caption."""
+    return made_with(manifest, f"scheme {scheme}")
+
+
+def made_with(manifest: Mapping[str, Any], how: str) -> str:
+    """The model, how it wrote, and what stood before its prompts."""
+    model = manifest["model"]
+    token = model.get("bos_token")
+    bos = "no BOS token" if token is None else f"BOS token {token} first"
+    return f"Model {numbers.literal(model['name'])}, {how}, {bos}."
+
+
+def short_scheme(scheme: str) -> str:
+    """A scheme's label without a temperature of 1, which goes without saying where there is more."""
+    return scheme.removeprefix("temperature=1 ")
+
+
+def stopped_sentence(count: int, unit: str, what: str = "left out") -> str:
+    """What became of rows that were given up early; nothing where there are none."""
+    if not count:
+        return ""
+    return f" {numbers.counted(count, unit)} given up early, of which only an upper bound below τ is known: {what}."
+
+
+def rule(x0: float, y0: float, x1: float, y1: float, label: str = "", colour: int | None = None) -> Layer:
+    data = pl.DataFrame({"x0": [x0], "y0": [y0], "x1": [x1], "y1": [y1]}, schema=dict.fromkeys(_RULE, pl.Float64))
+    return Layer("rule", data, label, colour)
+
+
+_RULE = ("x0", "y0", "x1", "y1")
+
+
+def colour_axis(tau: float, label: str = "Probability") -> Axis:
+    """The scale of a heatmap strip: logarithmic from tau, white below it."""
+    return Axis(label, "log", "probability", limits=(tau, 1.0))
+
+
+def strip_lane(best: Floats, *, tau: float, lane: str, at: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Cells of one lane of a heatmap strip, and its table.
+
+    `best`: for each character the largest logarithm of a probability (-inf: none). Each part of the text shows the
+    highest value in it; the cells are those that reach tau, the table has a row for every part.
+    """
+    count = min(BINS, best.size)
+    edges = np.arange(count + 1) * best.size // count
+    highest = np.maximum.reduceat(best, edges[:-1])
+    floor = math.log(tau)
+    value = 1 - highest / floor if floor < 0 else np.where(highest >= floor, 1.0, 0.0)
+    found = pl.DataFrame(
+        {
+            "lane": [lane] * count,
+            "x0": edges[:-1],
+            "x1": edges[1:],
+            "y0": np.full(count, at - 0.4),
+            "y1": np.full(count, at + 0.4),
+            "highest": np.exp(highest),
+            "value": np.clip(value, 0.0, 1.0),
+            "shown": highest >= floor,
+        }
+    )
+    table = found.select(
+        "lane",
+        start="x0",
+        end="x1",
+        highest_probability=pl.when("shown").then("highest"),
+    )
+    return found.filter("shown").select("x0", "x1", "y0", "y1", "value"), table
+
+
+def cloud(
+    points: pl.DataFrame,
+    *,
+    x: Axis,
+    y: Axis,
+    bins: tuple[int, int],
+    names: tuple[str, str],
+    series: Mapping[str, tuple[str, int | None]],
+    unit: str,
+) -> Cloud:
+    """`points` (`x`, `y`, `series`, and what else the table should have) as they are, or counted where they are many.
+
+    `series` says how each one is labelled and coloured, `names` what the table of counts calls the axes. Both axes need
+    limits that hold all points.
+    """
+    if points.height <= MANY:
+        layers = tuple(
+            Layer("points", own.select("x", "y"), label, colour)
+            for name, (label, colour) in series.items()
+            if (own := points.filter(pl.col("series") == name)).height
+        )
+        return Cloud(layers, points, None, "")
+    cells = cell_counts(points["x"].to_numpy(), points["y"].to_numpy(), _edges(x, bins[0]), _edges(y, bins[1]))
+    most = max(int(cells["count"].max() or 0), 10)  # type: ignore[arg-type]
+    value = np.log(cells["count"].to_numpy()) / math.log(most)
+    layer = Layer("cells", cells.with_columns(pl.Series("value", value)), "", 0)
+    said = f" As there are more than {numbers.count(MANY)}, they are counted in cells, the darker the more."
+    colour = Axis(f"{unit.capitalize()}s", "log", "count", limits=(1.0, float(most)))
+    across, up = names
+    table = cells.rename({"x0": f"{across}_from", "x1": f"{across}_to", "y0": f"{up}_from", "y1": f"{up}_to"})
+    return Cloud((layer,), table, colour, said)
+
+
+def _edges(axis: Axis, bins: int) -> Floats:
+    if axis.limits is None:
+        raise ValueError("an axis of a cloud needs limits")
+    low, high = axis.limits
+    edges: Floats = np.geomspace(low, high, bins + 1) if axis.scale == "log" else np.linspace(low, high, bins + 1)
+    return edges
+
+
+def sentences(*parts: str) -> str:
+    """Parts of a caption as one; empty ones are left out."""
+    return " ".join(part.strip() for part in parts if part.strip())
+
+
+def intervals(
+    places: Sequence[float], rates: Sequence[Mapping[str, Any]], label: str, colour: int | None
+) -> tuple[Layer, ...]:
+    """Rates with their 95% intervals, and a line that joins them."""
+    data = pl.DataFrame(
+        {
+            "x": [float(place) for place in places],
+            "y": [rate["rate"] for rate in rates],
+            "low": [rate["interval"][0] for rate in rates],
+            "high": [rate["interval"][1] for rate in rates],
+        },
+        schema=dict.fromkeys(("x", "y", "low", "high"), pl.Float64),
+    )
+    return (Layer("interval", data, label, colour),)
+
+
+def rate_table(rates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> pl.DataFrame:
+    """One row per rate: what it is of, then its number and its interval."""
+    return pl.DataFrame(
+        [
+            {
+                **of,
+                "count": rate["count"],
+                "rate": rate["rate"],
+                "rate_upper": rate["rate_upper"],
+                "interval_low": rate["interval"][0],
+                "interval_high": rate["interval"][1],
+            }
+            for of, rate in rates
+        ]
+    )
+
+
+def edged(label: str, p_z: Floats, *, least: float) -> tuple[Axis, Floats]:
+    """A logarithmic axis for p_z that has a place for 0 too, on its edge, and where each value stands on it.
+
+    The axis begins at `least` or lower; values below SMALLEST stand on the edge with the zeros.
+    """
+    small = p_z < SMALLEST
+    low, _ = log_limits(min(least, float(p_z[~small].min(initial=1.0))))
+    if not small.any():
+        return Axis(label, "log", "probability", (low, 1.0)), np.clip(p_z, low, 1.0)
+    edge = low / 10
+    mark = "0" if not p_z[small].any() else f"< {SMALLEST:g}"
+    axis = Axis(label, "log", "probability", (edge / 3, 1.0), marks=((edge, mark),))
+    return axis, np.where(small, edge, np.clip(p_z, low, 1.0))
+
+
+def edge_sentence(log_prob: Floats, unit: str) -> str:
+    """How many stand on the edge, and why; nothing where none does."""
+    zero = int(np.count_nonzero(log_prob == -math.inf))
+    tiny = int(np.count_nonzero(np.exp(log_prob) < SMALLEST)) - zero
+    parts = [f"{numbers.counted(zero, unit)} with a p_z of exactly 0" if zero else ""]
+    parts.append(f"{numbers.counted(tiny, unit)} with one below {SMALLEST:g}" if tiny else "")
+    return " and ".join(part for part in parts if part)
+
+
+def log_limits(least: float, most: float = 1.0) -> tuple[float, float]:
+    """Whole powers of ten around."""
+    return 10.0 ** math.floor(math.log10(least) + 1e-9), 10.0 ** math.ceil(math.log10(most) - 1e-9)

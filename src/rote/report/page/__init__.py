@@ -1,0 +1,1 @@
+"""HTML pages: layout, packed numbers, one module for each kind of folder."""

@@ -1,0 +1,1 @@
+"""Numbers in words and tables, for the terminal and the page."""

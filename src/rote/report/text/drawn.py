@@ -1,0 +1,192 @@
+"""The report's part on examples drawn from a corpus: rates over runs, groups, differences. Page and terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rote.report.keys import derived
+from rote.report.text import numbers
+
+WORTH = (
+    "how many independent examples would be as sure as these; examples of one document are alike. At a rate of 0% or "
+    "100% that cannot be estimated, and each document counts as one."
+)
+KEYS = ("greedy_rate", "rate_at_tau", "rate_at_0.0001", "maximum_rate")
+
+
+def sampled_headline(summary: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    rate, tau = found["rates"]["rate_at_tau"], numbers.setting(summary["tau"])
+    if not rate["count"]:
+        total = numbers.counted(found["rates"]["examples"], "example")
+        return f"None of {total} from this corpus can be extracted at τ = {tau}."
+    sure = f"95% interval {_interval(rate)}"
+    return f"{numbers.rate(rate)} of examples from this corpus can be extracted at τ = {tau} ({sure})."
+
+
+def sampled_lede(summary: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    rates, tau = found["rates"], numbers.setting(summary["tau"])
+    rate = rates["rate_at_tau"]
+    over = f" (mean and standard deviation over the runs {over_runs(rate)})"
+    if not rate["count"] or rate["deviation"] is None:
+        over = ""
+    together = "with the examples of a document taken together"
+    if rate["count"] in (0, rates["examples"]):
+        together = "with each document counted as one example, because a rate of 0% or 100% hides how alike they are"
+    return (
+        f"That is {numbers.count(rate['count'])} of {numbers.counted(rates['examples'], 'example')} from "
+        f"{numbers.counted(rates['documents'], 'document')}{over}; 95% interval {_interval(rate)}, "
+        f"{together}. An example counts when one generation from its prefix is exactly its "
+        f"suffix with probability {tau} or more. Greedy decoding gives back {numbers.rate(rates['greedy_rate'])}."
+        + "".join(_compared(entry) for entry in found.get("differences", []))
+    )
+
+
+def _compared(entry: Mapping[str, Any]) -> str:
+    found = entry["rate_at_tau"]
+    low, high = found["interval"]
+    sure = "more than chance makes likely" if low > 0 or high < 0 else "chance alone could do that"
+    return (
+        f" The rate at τ of {numbers.name(entry['split'])} less that of {numbers.name(entry['control'])} is "
+        f"{difference(found)} percentage points: {sure}."
+    )
+
+
+def sample_facts(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How the examples were drawn, and what could not be, as (name, value); empty for a run that drew none."""
+    sampling = manifest.get("sampling")
+    if sampling is None:
+        return []
+    named = {"main": "Sample", "held-out": "Held out"}
+    return [(named[role], _drawn(manifest, sampling, role)) for role in sampling["corpora"]]
+
+
+def _drawn(manifest: Mapping[str, Any], sampling: Mapping[str, Any], role: str) -> str:
+    corpus = sampling["corpora"][role]
+    runs, total = corpus["runs"], corpus["documents"]
+    counts = _span(run["documents"] for run in runs)
+    sums = {name: sum(run[name] for run in runs) for name in ("examples", "short_documents", "skipped_documents")}
+    drawn = derived({"runs": len(runs), **sums}, f"sample/{role}", total)
+    parts = [
+        f"{numbers.counted(drawn['runs'], 'run')}{' of' if len(runs) == 1 else ', each of'} {counts} of "
+        f"{numbers.counted(total, 'document')} and up to {numbers.counted(sampling['examples'], 'example')} a document",
+        f"{numbers.count(drawn['examples'])} examples in all",
+        f"seed {numbers.setting(sampling['seed'])}",
+    ]
+    if role == "held-out":
+        parts.insert(0, numbers.name(sampling["held_out_name"]))
+    asked = sampling["documents"]
+    if asked is not None and asked > total:
+        parts.append(f"{numbers.count(asked)} documents were asked for")
+    text = ", ".join(parts) + "."
+    if drawn["short_documents"]:
+        times = numbers.counted(drawn["short_documents"], "time")
+        text += f" {times} a document had room for fewer examples and gave as many as fit."
+    if drawn["skipped_documents"]:
+        times = numbers.counted(drawn["skipped_documents"], "time")
+        text += (
+            f" {times} a document had no room for a single one and was passed over: too few "
+            "tokens after every space character."
+        )
+    return text
+
+
+def over_runs(rate: Mapping[str, Any]) -> str:
+    """Mean and standard deviation over runs: `12.4% ± 1.1%`."""
+    if rate["rate_upper"] > rate["rate"]:  # of what was stopped early nothing is known but a bound
+        return f"at least {numbers.percent(rate['mean'])}"
+    if rate["deviation"] is None:
+        return numbers.percent(rate["mean"])
+    return f"{numbers.percent(rate['mean'])} ± {numbers.percent(rate['deviation'])}"
+
+
+def difference(found: Mapping[str, Any]) -> str:
+    """`+12.4 (9.0 to 15.1)`, in percentage points."""
+    low, high = found["interval"]
+    value = numbers.points(found["difference"])
+    if found["difference_upper"] > found["difference"]:
+        value += f" to {numbers.points(found['difference_upper'])}"
+    return f"{value} ({numbers.points(low)} to {numbers.points(high)})"
+
+
+def sampled_section(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mapping[str, Any]) -> Any:
+    """The tables of the page; None for a run that drew no examples."""
+    if "sampling" not in manifest or "rates" not in found:
+        return None
+    rates, names = found["rates"], _names(summary["tau"])
+    runs = [f"Run {run + 1}" for run in range(len(rates["rate_at_tau"]["by_run"]))]
+    several = runs if len(runs) > 1 else []
+    return {
+        "columns": [*several, "Mean ± sd" if several else "Rate", "95% interval", "Worth"],
+        "worth": WORTH,
+        "rows": [
+            [
+                name,
+                *(map(numbers.percent, rates[key]["by_run"]) if several else []),
+                over_runs(rates[key]),
+                _interval(rates[key]),
+                numbers.count(rates[key]["effective"]),
+            ]
+            for key, name in names.items()
+        ],
+        "differences": [_difference_table(entry, names) for entry in found.get("differences", [])],
+    }
+
+
+def _difference_table(entry: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    chances = sorted({cell["p"] for cell in entry["np_table"]})
+    cells = {(cell["n"], cell["p"]): difference(cell) for cell in entry["np_table"]}
+    return {
+        "split": numbers.name(entry["split"]),
+        "control": numbers.name(entry["control"]),
+        "rates": [[name, difference(entry[key])] for key, name in names.items()],
+        "columns": [f"p = {numbers.threshold(p)}" for p in chances],
+        "rows": [[numbers.count(n), *(cells[n, p] for p in chances)] for n in sorted({n for n, _ in cells})],
+    }
+
+
+def sampled_lines(summary: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """The same for a terminal, as columns of text."""
+    rates, names = found["rates"], _names(summary["tau"])
+    runs = len(rates["rate_at_tau"]["by_run"])
+    head = ["rate", f"mean ± sd over {runs} runs" if runs > 1 else "one run", "all together", "95% interval", "worth"]
+    rows = [head] + [[name.lower(), *_cells(rates[key])] for key, name in names.items()]
+    lines = _aligned(rows)
+    for key in ("split", "repetitions"):
+        if groups := found.get(f"by_{key}"):
+            tau = names["rate_at_tau"].lower()
+            table = [[f"{tau}, by {key}", *head[1:], "examples"]]
+            table += [[_label(g[key]), *_cells(g["rate_at_tau"]), numbers.count(g["examples"])] for g in groups]
+            lines += ["", *_aligned(table)]
+    for entry in found.get("differences", []):
+        title = f"{numbers.literal(entry['split'])} less {numbers.literal(entry['control'])}"
+        table = [[title, "percentage points (95% interval)"]]
+        lines += ["", *_aligned(table + [[name.lower(), difference(entry[key])] for key, name in names.items()])]
+    return [*lines, "", f"worth: {WORTH}", ""]
+
+
+def _cells(rate: Mapping[str, Any]) -> list[str]:
+    return [over_runs(rate), numbers.rate(rate), _interval(rate), numbers.count(rate["effective"])]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _names(tau: float) -> dict[str, str]:
+    return dict(zip(KEYS, ("Greedy", f"At τ = {numbers.setting(tau)}", "At 0.0001", "Maximum"), strict=True))
+
+
+def _label(value: Any) -> str:
+    return "not given" if value is None else numbers.count(value) if isinstance(value, int) else numbers.literal(value)
+
+
+def _interval(rate: Mapping[str, Any]) -> str:
+    low, high = rate["interval"]
+    return f"{numbers.percent(low)} to {numbers.percent(high)}"
+
+
+def _span(counts: Iterable[int]) -> str:
+    found = sorted(set(counts))
+    return numbers.count(found[0]) if len(found) == 1 else f"{numbers.count(found[0])} to {numbers.count(found[-1])}"

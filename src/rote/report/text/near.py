@@ -1,0 +1,191 @@
+"""The report's near-verbatim part: rates by tolerance, bounds and variants of a passage, and how they were found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+from rote.report.keys import mark
+from rote.report.text import numbers
+
+VARIANTS = 3  # shown of a passage
+CONTEXT = 30  # characters around a difference
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+
+EOS = {
+    "stop": "an output that ends early is compared as it is",
+    "exclude": "outputs that end early do not count",
+    "ignore": "EOS does not end an output",
+}
+UNTIL = {
+    "budget": "until the budget was spent",
+    "decision": "until it was certain whether τ is reached",
+    "worthwhile": "until nothing that was left promised a thousandth of τ",
+}
+
+
+def near_section(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Cards, a table by tolerance and what to make of them; None where the run has no near-verbatim part."""
+    near = found.get("near")
+    if not manifest.get("near") or not near:
+        return None
+    unit, tau, tolerance = numbers.unit(manifest), numbers.setting(near["tau"]), manifest["near"]["tolerance"]
+    sampled = manifest["near"]["method"] == "sample"
+    rates, unlocked = near["rates"], near["unlocked"]
+    cards = [
+        _card(
+            f"Within {numbers.counted(tolerance, 'edit')}, at τ = {tau}",
+            numbers.percent(rates[-1]["probabilistic"]["rate"]) if rates else numbers.MISSING,
+            f"{numbers.count(near['verdicts']['extractable'])} of {numbers.count(near['examples'])}"
+            + ("" if sampled else ", certified"),
+        ),
+        _card(
+            "Unlocked", numbers.count(unlocked["count"]), f"p_z below τ, {'interval' if sampled else 'bound'} above it"
+        ),
+        _card("Undecided", numbers.count(near["verdicts"]["undecided"]), "neither found nor excluded"),
+        _card("Token evaluations", numbers.count(near["token_evals"]["total"]), _each(near, unit)),
+    ]
+    ends = "of 95% intervals" if sampled else "within the tolerance, certified"
+    means = [
+        _card("Mean p_z", numbers.chance(near["mean_p_z"]), "verbatim"),
+        _card("Mean lower end" if sampled else "Mean lower bound", numbers.chance(near["mean_lower"]), ends),
+        _card("Mean upper end" if sampled else "Mean upper bound", numbers.chance(near["mean_upper"]), ends),
+    ]
+    if near["estimate"]["examples"]:
+        means.append(_card("Mean estimate", numbers.chance(near["estimate"]["mean"]), "sampled, unbiased"))
+    return {
+        "cards": [cards, means],
+        "rows": [_row(rate) for rate in rates],
+        "columns": [
+            "Rate at τ, lower end" if sampled else "Rate at τ, certified",
+            "95% interval, undecided included",
+            "Undecided",
+            "Greedy",
+        ],
+        "caption": (
+            f"Edits are {_EDITS[manifest['near']['distance']]}. Of the {unit}s, the first column counts those where "
+            f"the {'lower end of the interval of the' if sampled else 'lower bound on the'} probability of outputs "
+            f"within the tolerance is at least τ = {tau}, and undecided are those where only the upper one is. "
+            "Greedy: the share whose greedy generation is within the tolerance."
+        ),
+        "note": (
+            "An upper bound of 1 means that nothing could be excluded within the budget; it is usual for text that is "
+            "not memorized and no sign that it is. Differences between lower bounds are estimates, not bounds."
+        ),
+    }
+
+
+_EDITS = {"levenshtein": "tokens inserted, left out or replaced", "hamming": "tokens replaced"}
+
+
+def _row(rate: Mapping[str, Any]) -> list[str]:
+    found = rate["probabilistic"]
+    low, high = found["interval"]
+    return [
+        numbers.count(rate["tolerance"]),
+        numbers.percent(found["rate"]),
+        f"{numbers.percent(low)} to {numbers.percent(high)}",
+        numbers.count(rate["undecided"]),
+        numbers.percent(rate["greedy"]["rate"]),
+    ]
+
+
+def near_facts(row: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A passage's bounds and verdict; nothing where the row has none."""
+    if not manifest.get("near") or row.get("lower") is None:
+        return []
+    edits = numbers.counted(manifest["near"]["tolerance"], "edit")
+    facts = [(f"Within {edits}", numbers.interval(row["lower"], row["upper"])), ("Verdict", str(row["verdict"]))]
+    if row.get("estimate") is not None:
+        spread = row["estimate_error"]
+        error = f" ± {mark(spread, f'{spread:.2g}', 'error')}" if spread else ""
+        facts.append(("Estimate", f"{numbers.chance(row['estimate'])}{error}"))
+    return facts
+
+
+def variants(row: Mapping[str, Any], suffix: str) -> list[dict[str, Any]]:
+    """The heaviest outputs near a passage's suffix: what they weigh, and where they differ, as (kind, text) pieces."""
+    shown = []
+    for candidate in row.get("candidates") or ():
+        if not candidate["distance"]:
+            continue
+        text = candidate["text"] if candidate["text"] is not None else " ".join(map(str, candidate["tokens"]))
+        weight = candidate["set_log_prob"] if candidate["set_log_prob"] is not None else candidate["log_prob"]
+        group = " with all outputs that begin like it" if candidate["set_log_prob"] is not None else ""
+        known = "" if weight is None else f", probability {numbers.probability(weight)}{group}"
+        shown.append(
+            {
+                "label": numbers.counted(candidate["distance"], "edit") + known,
+                "pieces": [(kind, numbers.literal(part)) for kind, part in _pieces(suffix, text)],
+            }
+        )
+        if len(shown) == VARIANTS:
+            break
+    return shown
+
+
+def _pieces(suffix: str, text: str) -> Iterator[tuple[str, str]]:
+    """A word difference: ("same" | "del" | "ins", text); long stretches without a difference are cut out."""
+    before, after = _WORD.findall(suffix), _WORD.findall(text)
+    steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    for i, (kind, i1, i2, j1, j2) in enumerate(steps):
+        if kind == "equal":
+            yield "same", _shortened(before[i1:i2], first=i == 0, last=i == len(steps) - 1)
+            continue
+        if i2 > i1:
+            yield "del", "".join(before[i1:i2])
+        if j2 > j1:
+            yield "ins", "".join(after[j1:j2])
+
+
+def _shortened(words: Sequence[str], *, first: bool, last: bool) -> str:
+    whole = "".join(words)
+    head = "" if first else _up_to(words)
+    tail = "" if last else "".join(reversed(_up_to([w[::-1] for w in reversed(words)])))
+    if len(head) + len(tail) + CONTEXT >= len(whole):
+        return whole
+    return f"{head} … {tail}" if head and tail else f"{head} …" if head else f"… {tail.lstrip()}"
+
+
+def _up_to(words: Sequence[str]) -> str:
+    taken = ""
+    for word in words:
+        if len(taken) + len(word) > CONTEXT:
+            break
+        taken += word
+    return taken
+
+
+def near_method(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The options of the search, in words."""
+    options = manifest.get("near")
+    if not options:
+        return []
+    near = (
+        f"within {numbers.counted(options['tolerance'], 'edit')}, {options['distance']} distance; {EOS[options['eos']]}"
+    )
+    seed = numbers.setting(options["seed"])
+    if options["method"] == "sample":
+        how = f"{numbers.counted(options['samples'] or 1000, 'sample')} per row, seed {seed}"
+    else:
+        width = numbers.setting(options["width"])
+        beam = f" ({options['variant']}, width {width})" if options["method"] == "beam" else ""
+        most = f"what a beam of width {width} costs"
+        if options["budget"] is not None:
+            most = numbers.counted(options["budget"], "token evaluation")
+        how = f"{options['method']} search{beam}, at most {most} per row, {UNTIL[options['until']]}"
+        how += f", or the bounds were {numbers.setting(options['gap'])} apart"
+        if options["samples"]:
+            how += f"; {numbers.counted(options['samples'], 'sample')} of what was left open, seed {seed}"
+    return [("Near-verbatim", near), ("Search", how)]
+
+
+def _each(near: Mapping[str, Any], unit: str) -> str:
+    mean = near["token_evals"]["mean"]
+    return "" if mean is None else f"{numbers.average(mean)} per {unit}"
+
+
+def _card(name: str, value: str, note: str) -> dict[str, str]:
+    return {"name": name, "value": value, "note": note}

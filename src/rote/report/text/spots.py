@@ -1,0 +1,90 @@
+"""Hot-spots and longest sequences in words: for the report and for the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rote.analysis.coverage import HotSpot
+from rote.report.keys import derived, keyed, number_in
+from rote.report.text import numbers
+
+WORDS = 12
+"""Words of a passage that an excerpt shows at most."""
+
+
+def excerpt(text: str, words: int = WORDS) -> str:
+    """The first words of a passage on one line; an ellipsis where there are more."""
+    found = numbers.literal(text).split()
+    return " ".join(found[:words]) + (" …" if len(found) > words else "")
+
+
+def longest_table(found: Mapping[str, Any], passage: Callable[[Mapping[str, Any]], str]) -> list[list[str]]:
+    """Threshold, tokens, characters, where, probability, first words; a scan's longest sequence at each threshold."""
+    table = []
+    for p, entry in found.get("longest", {}).items():
+        if entry is None:
+            table.append([numbers.threshold(number_in(p)), "none", "", "", "", ""])
+            continue
+        start, end = entry["suffix_start"], entry["suffix_end"]
+        table.append(
+            [
+                numbers.threshold(number_in(p)),
+                _tokens(entry),
+                numbers.count(derived(end - start, f"longest/{p}/characters", start)),
+                f"{numbers.count(start)} to {numbers.count(end)}",
+                numbers.probability(entry["log_prob"]),
+                excerpt(passage(entry)),
+            ]
+        )
+    return table
+
+
+def longest_sentence(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """The longest sequence at each threshold, in one line; one that several thresholds share is told once."""
+    shared: dict[str, list[str]] = {}
+    for p, entry in found["longest"].items():
+        what = "none"
+        if entry is not None:
+            start, end = entry["suffix_start"], entry["suffix_end"]
+            what = f"{_tokens(entry)} tokens ({numbers.count(end - start)} characters from {numbers.count(start)})"
+        shared.setdefault(what, []).append(numbers.threshold(number_in(p)))
+    parts = [f"at {', '.join(thresholds)}: {what}" for what, thresholds in shared.items()]
+    line = f"in one generation, {'; '.join(parts)}"
+    suffix = manifest["windows"]["suffix"]
+    if any(entry is not None and entry["tokens"] == suffix for entry in found["longest"].values()):
+        line += f". {numbers.count(suffix)} is a whole suffix: rote longer looks further"
+    return line
+
+
+def _tokens(entry: Mapping[str, Any]) -> str:
+    return f"{'' if entry['exact'] else '≥ '}{numbers.count(entry['tokens'])}"
+
+
+def spots_table(
+    spots: Sequence[HotSpot], text_length: int, words: Callable[[HotSpot], str], *, key: str | None = None
+) -> list[list[str]]:
+    """Where, at which percent of the text, characters, windows, highest and mean probability, first words.
+
+    `key`: where a page's numbers come from; None for a terminal.
+    """
+    table = []
+    for rank, spot in enumerate(spots):
+        found: dict[str, Any] = {"place": spot.start / text_length, "characters": spot.characters}
+        found |= {name: getattr(spot, name) for name in ("start", "end", "windows", "log_prob")}
+        found["mean_log_prob"] = math.log(spot.mean_prob)
+        if key is not None:
+            found = keyed(found, f"{key}/{rank}")
+        table.append(
+            [
+                f"{numbers.count(found['start'])} to {numbers.count(found['end'])}",
+                numbers.place(found["place"]),
+                numbers.count(found["characters"]),
+                numbers.count(found["windows"]),
+                numbers.probability(found["log_prob"]),
+                numbers.probability(found["mean_log_prob"]),
+                excerpt(words(spot)),
+            ]
+        )
+    return table

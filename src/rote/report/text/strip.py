@@ -1,0 +1,95 @@
+"""The heatmap strip: how likely each part of a text is to come out, in colours and in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rote.report.keys import derived
+from rote.report.text import numbers
+
+LEVELS = 12  # one colour each: the style sheet has as many
+_PARTS = 20  # rows of the table that says the same in words
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """What the page says of a strip; its script draws it. Positions (`left`) are percent of the legend's width."""
+
+    levels: int
+    legend: list[dict[str, Any]]
+    table: list[dict[str, Any]]
+    description: str
+    caption: str
+
+
+def strip(best: NDArray[np.float64], *, tau: float, key: str = "") -> Strip:
+    """`best`: for each character the largest log p_z over the windows whose suffix covers it, or -inf.
+
+    `key` stands before the keys of its numbers, on a page that has several.
+    """
+    length, floor = best.size, math.log(tau)
+    reached = derived(float((best >= floor).mean()), f"{key}strip/share", tau)
+    return Strip(
+        levels=LEVELS,
+        legend=_legend(floor),
+        table=[_table_row(item, best, tau, key) for item in _spread(best, min(_PARTS, length))],
+        description=(
+            f"The text from its first to its last of {numbers.count(derived(length, f'{key}strip/characters', tau))} "
+            f"characters. {numbers.percent(reached)} of them reach the threshold of {numbers.setting(tau)}."
+        ),
+        caption=(
+            "The whole text from left to right. Each place shows the highest probability of any window whose suffix "
+            f"covers one of its characters; blank is below τ = {numbers.setting(tau)}, grey not looked at. Point at it "
+            "for the number; click "
+            "to read there."
+        ),
+    )
+
+
+def levels(best: NDArray[np.float64], *, tau: float, count: int) -> list[int | None]:
+    """The strip in `count` parts at most: the colour of each, from 0 to LEVELS - 1, or None below tau."""
+    floor = math.log(tau)
+    parts = _spread(best, min(count, best.size))
+    return [_level(part["highest"], floor) if part["highest"] >= floor else None for part in parts]
+
+
+def _spread(best: NDArray[np.float64], count: int) -> list[dict[str, Any]]:
+    """`count` neighbouring parts of the text, as equal as can be, and the highest value in each."""
+    edges = [i * best.size // count for i in range(count + 1)]
+    highest = np.maximum.reduceat(best, edges[:-1]).tolist()
+    return [{"index": i, "start": edges[i], "end": edges[i + 1], "highest": highest[i]} for i in range(count)]
+
+
+def _level(log_prob: float, floor: float) -> int:
+    """Which colour: equal steps in the logarithm, from tau to 1."""
+    return min(int(LEVELS * (1 - log_prob / floor)), LEVELS - 1) if floor < 0 else LEVELS - 1
+
+
+def _legend(floor: float) -> list[dict[str, Any]]:
+    decades = math.floor(-floor / math.log(10) + 1e-9)
+    step = max(1, math.ceil(decades / 5))
+    ticks = [{"left": 100.0, "label": "1"}]
+    for decade in range(step, decades + 1, step):
+        left = 100 * (1 - decade * math.log(10) / -floor)
+        if left > 12:  # nearer to tau's own label the two would overlap
+            ticks.append({"left": round(left, 2), "label": numbers.probability(-decade * math.log(10))})
+    if floor < 0:
+        ticks.append({"left": 0.0, "label": numbers.probability(floor)})
+    return ticks[::-1]
+
+
+def _table_row(item: dict[str, Any], best: NDArray[np.float64], tau: float, key: str) -> dict[str, Any]:
+    start, end, floor = item["start"], item["end"], math.log(tau)
+    where = {"from": start / best.size, "to": end / best.size, "share": float((best[start:end] >= floor).mean())}
+    found = derived({**item, **where}, f"{key}parts/{item['index']}", tau)
+    return {
+        "part": f"{numbers.place(found['from'])} to {numbers.place(found['to'])}",
+        "characters": f"{numbers.count(found['start'])} to {numbers.count(found['end'])}",
+        "highest": numbers.probability(found["highest"]) if found["highest"] >= floor else "below τ",
+        "share": numbers.percent(found["share"]),
+    }

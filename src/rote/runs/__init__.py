@@ -1,1 +1,0 @@
-"""Runs: the only part of Rote that touches disk."""

@@ -1,0 +1,148 @@
+"""rote compare and rote show, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import rote
+from rote import Near, Run, Scheme
+from rote.report.text.comparison import moved_facts
+from tests.cli.command import rote_here
+
+SIZES: dict[str, Any] = {"prefix": 20, "suffix": 20, "stride": 50}
+
+
+@pytest.fixture(scope="module")
+def folders(bundled: Any, alice: str, gatsby: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled model over a text that it does not know and, after it, one that it does."""
+    folder = tmp_path_factory.mktemp("runs")
+    text = gatsby[50_000:51_000] + alice[3000:3500]
+    rote.scan(text, bundled, out=folder / "all", **SIZES)
+    rote.scan(text, bundled, out=folder / "hot", schemes=[Scheme(temperature=3.0, top_k=None)], **SIZES)
+    rote.scan(text, bundled, out=folder / "early", stop_early=True, **SIZES)
+    rote.scan(alice[3000:3300], bundled, out=folder / "near", near=Near(tolerance=2, budget=60), **SIZES)
+    return folder
+
+
+def test_compare_prints_and_writes_nothing(folders: Path) -> None:
+    before = sorted(folders.rglob("*"))
+    found = rote_here("compare", folders / "all", folders / "hot", "--top", "2")
+    assert found.code == 0
+    assert "2 runs over the same" in found.out
+    assert "scheme   temperature=1 top_k=40  temperature=3" in found.out
+    assert "Largest losses, A to B; first" in found.out
+    assert found.out.count("falls below τ") == 2
+    assert sorted(folders.rglob("*")) == before
+
+
+def test_compare_json_is_what_is_written(folders: Path, tmp_path: Path) -> None:
+    found = rote_here("compare", folders / "all", folders / "early", "--json", "--out", tmp_path / "out")
+    assert found.code == 0
+    assert json.loads(found.out) == json.loads((tmp_path / "out/comparison.json").read_text())
+    stopped = json.loads(found.out)["pairs"][0]
+    assert stopped["log_prob"]["unknown"] > 0
+    assert (stopped["gained"], stopped["lost"]) == (0, 0)
+    assert stopped["both"] > 0 < stopped["neither"]
+
+
+def test_report_writes_a_comparison_anew(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folders)
+    first = rote_here("compare", "all", "hot", "--tau", "0.01", "--top", "1", "--out", tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    (tmp_path / "report.html").unlink()
+    again = rote_here("report", tmp_path)
+    assert (again.code, again.out, again.err) == (0, first.out, "")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert json.loads(rote_here("report", tmp_path, "--json").out) == json.loads(before["comparison.json"])
+    monkeypatch.chdir(tmp_path)
+    gone = rote_here("report", tmp_path)
+    assert (gone.code, gone.out) == (1, "")
+    assert "compares all, which is not there." in gone.err
+    monkeypatch.chdir(folders)
+    stored = json.loads(before["comparison.json"])
+    stored["runs"][0]["examples"] += 1
+    (tmp_path / "comparison.json").write_text(json.dumps(stored))
+    changed = rote_here("report", tmp_path)
+    assert changed.code == 1
+    assert "no longer those that were compared" in " ".join(changed.err.split())
+    assert (tmp_path / "report.html").read_bytes() == before["report.html"]
+    (tmp_path / "comparison.json").write_text("{}")
+    assert "compare the runs again" in rote_here("report", tmp_path).err
+
+
+def test_nothing_is_said_of_passages_that_were_not_asked_for(folders: Path, tmp_path: Path) -> None:
+    found = rote_here("compare", folders / "all", folders / "hot", "--top", "0", "--out", tmp_path)
+    assert found.code == 0
+    assert "likel" not in found.out.split("Fixed sets")[1]
+    assert "What moved" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_changes_of_rows_that_were_given_up_are_said_to_be_bounds() -> None:
+    passage = {
+        "log_prob": [-20.0, -0.1],
+        "stopped": [True, False],
+        "least_change": 19.9,
+        "exact": False,
+        "crossed": True,
+    }
+    words = [value for _, value in moved_facts(passage, gain=True)]
+    assert ", ".join(words) == "at most 2.1e-09 to 0.905, at least 439 million times as likely, passes τ"
+    gone = {"log_prob": [-0.1, None], "stopped": [False, False], "least_change": None, "exact": True, "crossed": True}
+    assert moved_facts(gone, gain=False) == [("p_z", "0.905 to 0"), ("Threshold", "falls below τ")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["compare", "all"], "at least two runs"),
+        (["compare", "all", "all"], "given twice"),
+        (["compare", "all", "nowhere"], "no manifest.json"),
+        (["compare", "all", "hot", "--tau", "1.5"], "(0, 1]"),
+        (["compare", "all", "hot", "--out", "all"], "holds a run"),
+        (["show", "all"], "exactly one of --example, --quote and --at"),
+        (["show", "all", "--at", "1", "--quote", "x"], "exactly one of --example, --quote and --at"),
+        (["show", "all", "--at", "-1"], "characters 0 to"),
+        (["show", "all", "--quote", " "], "--quote is empty"),
+        (["show", "all", "--example", "w1"], "has no example 'w1'"),
+    ],
+)
+def test_mistakes_end_in_one_line(
+    folders: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+) -> None:
+    monkeypatch.chdir(folders)
+    found = rote_here(*arguments)
+    assert (found.code, found.out) == (1, "")
+    assert found.err.startswith("error: ")
+    assert words in found.err
+    assert len(found.err.strip().splitlines()) == 1
+
+
+def test_show_one_passage(folders: Path) -> None:
+    found = rote_here("show", folders / "near", "--at", "120")
+    assert found.code == 0
+    for words in ("p_z", "Prompts for 99.9%", "Rank", "Without scheme", "at least once in n generations", "Verdict"):
+        assert words in found.out
+    shown = json.loads(rote_here("show", folders / "near", "--at", "120", "--json").out)
+    (run,) = shown["runs"]
+    assert "".join(token["text"] for token in run["tokens"]) == run["suffix"]
+    assert run["near"]["lower"] >= run["p_z"] - 1e-6
+    if any(candidate["distance"] for candidate in run["near"]["candidates"]):
+        assert "{+" in found.out or "[-" in found.out
+
+
+def test_show_side_by_side(folders: Path) -> None:
+    runs = [folders / name for name in ("all", "hot", "early")]
+    given_up = Run.open(folders / "early").scores.filter(pl.col("stopped"))["suffix_start"][0]
+    quote = (Run.open(folders / "all").text or "")[given_up : given_up + 30]
+    found = rote_here("show", *runs, "--quote", quote)
+    assert found.code == 0
+    assert "all of the quotation's 30 characters" in found.out
+    lines = found.out.splitlines()
+    assert any(line.startswith("C  ") and "at most" in line for line in lines)
+    assert found.out.count("Tokens of the suffix") == 3
+    assert "Given up after" in found.out

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rote
+from rote import Run
+from rote.jobs import engine
+from tests.jobs.support import SIZES
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(engine.SHARD_FLOPS, "cpu", 1.0)
+
+
+@pytest.fixture(scope="module")
+def model(tiny_folder: Path) -> Any:
+    return rote.load(tiny_folder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def text(alice: str) -> str:
+    return alice[3000:4200]  # about 115 windows: four shards
+
+
+@pytest.fixture
+def undisturbed(model: Any, text: str, tmp_path: Path) -> Run:
+    run = rote.scan(text, model, out=tmp_path / "undisturbed", **SIZES)
+    assert len(run.shards()) == 4
+    return run

@@ -1,0 +1,200 @@
+"""The figures of comparisons, sweeps and reconstructions, counted again in the plainest way."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rote.analysis.coverage import coverage
+from rote.analysis.near.rates import near_rates
+from rote.analysis.rates import rates
+from rote.report.figures.comparison import COMPARISON_FIGURES, PAIRS, comparison_figures
+from rote.report.figures.figure import Figure
+from rote.report.figures.sweep import SWEEP_FIGURES, reconstruction_figures, sweep_figures
+from tests.report.figures.figureruns import LENGTH, SCHEME, TAU, manifest, rows
+from tests.report.figures.test_run import only, sound
+
+SEEDS = st.integers(0, 10_000)
+
+
+def compared(
+    tables: dict[str, pl.DataFrame], *, kind: str = "scan", near: bool = False, several_schemes: bool = False
+) -> dict[str, Any]:
+    """As much of `rote compare`'s result as figures need."""
+    return {
+        "kind": kind,
+        "source": {"characters": LENGTH},
+        "tau": TAU,
+        "runs": [
+            {
+                "key": key,
+                "folder": f"runs/of-{key}",
+                "name": f"runs/of-{key}" + (f" ({SCHEME})" if several_schemes else ""),
+                "model": {"name": f"model {key}", "bos_token": None if key == "A" else 0},
+                "scheme": SCHEME,
+                "rates": rates(table),
+                "coverage": coverage(table, LENGTH) if kind == "scan" else None,
+                "near": {"tolerance": 2, "rate": near_rates(table)[-1]} if near else None,
+                "seconds": 1.5,
+                "token_evals": int(table["token_evals"].sum()),
+            }
+            for key, table in tables.items()
+        ],
+    }
+
+
+def figures(tables: dict[str, pl.DataFrame], **options: Any) -> dict[str, Figure]:
+    made = comparison_figures(compared(tables, **options), tables)
+    assert len({figure.name for figure in made}) == len(made)
+    assert {figure.name.split("-")[0] if "pair" in figure.name else figure.name for figure in made} <= set(
+        COMPARISON_FIGURES
+    )
+    return {figure.name: figure for figure in made}
+
+
+@given(st.integers(1, 40), SEEDS, st.booleans())
+@settings(max_examples=15)
+def test_comparison(count: int, seed: int, stopping: bool) -> None:
+    first, second = rows(count, seed, stopping=stopping), rows(count, seed + 1, stopping=stopping)
+    tables = {"A": first, "B": second.sort("example_id", descending=True)}
+    made = figures(tables)
+    sound(made)
+    assert made["strips"].y.names == ("B of-B", "A of-A")
+    for name, table in (("A of-A", first), ("B of-B", second)):
+        parts = made["strips"].table.filter(pl.col("run") == name).to_dicts()
+        for part in parts[::97]:
+            over = [
+                math.exp(row["log_prob"])
+                for row in table.to_dicts()
+                if not row["stopped"] and row["suffix_start"] < part["end"] and row["suffix_end"] > part["start"]
+            ]
+            best = max(over, default=0.0)
+            assert part["highest_probability"] == (pytest.approx(best) if best >= TAU * (1 - 1e-12) else None)
+    _check_pair(made.get("pair-a-b"), first, second)
+    shares = made["rates"].table.filter(pl.col("measure") == "Greedy")["rate"].to_list()
+    assert shares == [sum(table["greedy"]) / count for table in (first, second)]
+    covered = made["coverage"].table.filter(pl.col("p_z_at_least") == 0.5)["characters"].to_list()
+    for table, characters in zip((first, second), covered, strict=True):
+        spans = [(r["suffix_start"], r["suffix_end"]) for r in table.to_dicts() if r["log_prob"] >= math.log(0.5)]
+        assert characters == sum(any(start <= i < end for start, end in spans) for i in range(LENGTH))
+    assert made["cost"].table["token_evaluations"].to_list() == [sum(t["token_evals"]) for t in (first, second)]
+
+
+def _check_pair(figure: Figure | None, first: pl.DataFrame, second: pl.DataFrame) -> None:
+    other = {row["example_id"]: row for row in second.to_dicts()}
+    both = [(row, other[row["example_id"]]) for row in first.to_dicts()]
+    known = [(one, two) for one, two in both if not one["stopped"] and not two["stopped"]]
+    if not known:
+        assert figure is None
+        return
+    assert figure is not None
+    listed = {row["example_id"]: row for row in figure.table.to_dicts()}
+    assert len(listed) == len(known)
+    for one, two in known:
+        row = listed[one["example_id"]]
+        assert row["p_z_first"] == pytest.approx(math.exp(one["log_prob"]))
+        assert row["p_z_second"] == pytest.approx(math.exp(two["log_prob"]))
+        reached = tuple(each["log_prob"] >= math.log(TAU) for each in (one, two))
+        names = {(True, True): "both", (False, True): "gained", (True, False): "lost", (False, False): "neither"}
+        assert row["change"] == names[reached]
+    left = len(both) - len(known)
+    assert (f"{left} window{'s' * (left != 1)} given up early" in figure.caption) == (left > 0)
+
+
+def test_comparison_of_near_verbatim_runs_and_of_examples() -> None:
+    tables = {"A": rows(30, 1, tolerance=2), "B": rows(30, 2, tolerance=2)}
+    near = figures(tables, near=True)["near-rates"]
+    sound({"near-rates": near})
+    certified = only(near, "interval", "Near")["y"].to_list()
+    assert certified == [sum(value >= TAU for value in table["lower"]) / 30 for table in tables.values()]
+    examples = figures(tables, kind="score")
+    assert {"strips", "coverage", "near-rates"}.isdisjoint(examples)
+    assert len([layer for layer in examples["prompts"].layers if layer.kind == "interval"]) == 2
+
+
+def test_as_many_runs_as_can_be_compared_have_letters_and_the_first_few_are_drawn_against_the_first() -> None:
+    tables = {key: rows(20, number) for number, key in enumerate("ABCDEFGHIJKLMNOPQRST")}
+    made = figures(tables, several_schemes=True)
+    sound(made)
+    assert len(made["strips"].y.names) == 20
+    assert made["strips"].y.names[-1] == "A of-A (top_k=40)"
+    assert made["rates"].x.names == tuple(tables)
+    pairs = [name for name in made if name.startswith("pair-")]
+    assert len(pairs) == PAIRS
+    assert f"Only the first {PAIRS} of 19 runs are drawn against A." in made[pairs[0]].caption
+    assert "BOS token 0 or no BOS token first" in made["rates"].caption
+
+
+# --- sweeps
+
+
+def sweep(schemes: int, prefixes: int, suffixes: int) -> dict[str, Any]:
+    lengths = {"prefix": [10 * (i + 1) for i in range(prefixes)], "suffix": [5 * (i + 1) for i in range(suffixes)]}
+    labels = [SCHEME, "temperature=0.5", "greedy"][:schemes]
+    return {
+        "kind": "sweep",
+        "model": manifest()["model"],
+        "examples": 20,
+        "tau": TAU,
+        "lengths": lengths,
+        "points": [
+            {"scheme": label, "prefix": prefix, "suffix": suffix, "rates": rates(rows(20, prefix * suffix + i))}
+            for prefix in lengths["prefix"]
+            for suffix in lengths["suffix"]
+            for i, label in enumerate(labels)
+        ],
+    }
+
+
+@pytest.mark.parametrize(("schemes", "prefixes", "suffixes"), [(1, 1, 1), (1, 3, 2), (3, 1, 2), (3, 2, 3)])
+def test_sweep(schemes: int, prefixes: int, suffixes: int) -> None:
+    found = sweep(schemes, prefixes, suffixes)
+    made = {figure.name: figure for figure in sweep_figures(found)}
+    sound(made)
+    varied = {"prefix": prefixes, "suffix": suffixes, "schemes": schemes}
+    assert set(made) == {name for name, count in varied.items() if count > 1} | {"prompts"}
+    assert set(made) <= set(SWEEP_FIGURES)
+    for part, other in (("prefix", "suffix"), ("suffix", "prefix")):
+        if part not in made:
+            continue
+        figure = made[part]
+        assert figure.x.names == tuple(map(str, found["lengths"][part]))
+        lines = [layer for layer in figure.layers if layer.kind == "interval"]
+        assert len(lines) == (schemes if schemes > 1 else len(found["lengths"][other]))
+        for point in found["points"]:
+            if schemes > 1 and point[other] != found["lengths"][other][-1]:
+                continue
+            rate = point["rates"]["rate_at_tau"]
+            row = figure.table.row(
+                by_predicate=(pl.col("scheme") == point["scheme"])
+                & (pl.col("prefix") == point["prefix"])
+                & (pl.col("suffix") == point["suffix"]),
+                named=True,
+            )
+            assert (row["rate"], row["interval_low"], row["interval_high"]) == (rate["rate"], *rate["interval"])
+            place = found["lengths"][part].index(point[part])
+            assert any(
+                abs(x - place) < 0.26 and y == rate["rate"]
+                for layer in lines
+                for x, y in layer.data.select("x", "y").rows()
+            )
+    if schemes > 1:
+        assert made["schemes"].x.names == ("top_k=40", "temperature=0.5", "greedy")
+
+
+# --- reconstructions
+
+
+def test_reconstruction() -> None:
+    summary = {"similarity": {"by_position": [[0, 7, 1.0], [7, 14, 0.5], [14, 20, 0.0]], "matched_share": 0.525}}
+    figure = reconstruction_figures({**manifest(), "beams": 8}, summary)[0]
+    sound({"matches": figure})
+    assert only(figure, "bars").rows() == [(0, 7, 1.0), (7, 14, 0.5), (14, 20, 0.0)]
+    assert only(figure, "rule").rows() == [(0, 0.525, 20, 0.525)]
+    assert "written by beam search of width 8" in figure.caption
+    assert reconstruction_figures({**manifest(), "beams": 8}, {"similarity": None}) == []

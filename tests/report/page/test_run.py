@@ -1,0 +1,606 @@
+"""The report: what it says is what the table holds, and foreign text never becomes markup."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import unescape
+from html.parser import HTMLParser
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rote.analysis.coverage import character_maximum, coverage
+from rote.analysis.rates import rates, rates_by
+from rote.report import keys
+from rote.report.page.run import render, strongest_rows
+from rote.report.text import numbers
+from rote.report.text.strip import LEVELS, levels, strip
+from rote.report.text.tables import distribution, groups
+from rote.report.text.words import summary_lines
+
+TOP_K = "temperature=1 top_k=40"
+SCHEMA: dict[str, Any] = {
+    "example_id": pl.String,
+    "scheme": pl.String,
+    "start": pl.Int64,
+    "suffix_start": pl.Int64,
+    "suffix_end": pl.Int64,
+    "log_prob": pl.Float64,
+    "greedy": pl.Boolean,
+    "stopped": pl.Boolean,
+    "token_evals": pl.Int32,
+    "token_log_probs": pl.List(pl.Float32),
+    "base_log_probs": pl.List(pl.Float32),
+    "ranks": pl.List(pl.Int32),
+    "margins": pl.List(pl.Float32),
+    "repetitions": pl.Int64,
+    "split": pl.String,
+    "metadata": pl.String,
+}
+TEXT = "It was the best of times, it was the worst of times.\n" * 40
+
+
+def table(
+    log_probs: Sequence[float],
+    *,
+    spans: Sequence[tuple[int, int]] | None = None,
+    stopped: Sequence[bool] | None = None,
+    scheme: str = TOP_K,
+    **columns: Any,
+) -> pl.DataFrame:
+    count = len(log_probs)
+    values: dict[str, Any] = {
+        "example_id": [f"w{i}" for i in range(count)],
+        "scheme": [scheme] * count,
+        "start": [max(0, s - 20) for s, _ in spans] if spans else [None] * count,
+        "suffix_start": [s for s, _ in spans] if spans else [None] * count,
+        "suffix_end": [e for _, e in spans] if spans else [None] * count,
+        "log_prob": list(log_probs),
+        "greedy": [p > -0.1 for p in log_probs],
+        "stopped": list(stopped) if stopped else [False] * count,
+        "token_evals": [99] * count,
+        **{name: [[0.5, 2.0]] * count for name in ("token_log_probs", "base_log_probs", "margins")},
+        "ranks": [[1, 2]] * count,
+        "repetitions": [None] * count,
+        "split": [None] * count,
+        "metadata": ["{}"] * count,
+    } | columns
+    return pl.DataFrame(values, schema=SCHEMA)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The texts of a run: cut from a scanned one, or given: for all examples alike, or for each by its id."""
+
+    text: str | None
+    own: tuple[str, str] | Mapping[str, tuple[str, str]] = ("", "")
+
+    def __getitem__(self, row: Mapping[str, Any]) -> tuple[str, str]:
+        if self.text is None:
+            return self.own if isinstance(self.own, tuple) else self.own[row["example_id"]]
+        return self.text[row["start"] : row["suffix_start"]], self.text[row["suffix_start"] : row["suffix_end"]]
+
+
+def page(
+    scores: pl.DataFrame,
+    *,
+    kind: str = "scan",
+    text: str = TEXT,
+    tau: float = 0.001,
+    schemes: Sequence[str] = (TOP_K,),
+    example: tuple[str, str] | Mapping[str, tuple[str, str]] = ("before ", "after"),
+    name: str = "book.txt",
+    warnings: Sequence[str] = (),
+    dropped: int = 3,
+    model: str = "tiny",
+) -> str:
+    manifest, summary = run(
+        scores,
+        kind=kind,
+        text=text,
+        tau=tau,
+        schemes=schemes,
+        name=name,
+        warnings=warnings,
+        dropped=dropped,
+        model=model,
+    )
+    texts = Texts(text if kind == "scan" else None, example)
+    return render(manifest=manifest, summary=summary, scores=scores, texts=texts)
+
+
+def run(
+    scores: pl.DataFrame,
+    *,
+    kind: str = "scan",
+    text: str = TEXT,
+    tau: float = 0.001,
+    schemes: Sequence[str] = (TOP_K,),
+    name: str = "book.txt",
+    warnings: Sequence[str] = (),
+    dropped: int = 3,
+    model: str = "tiny",
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    found: dict[str, Any] = {}
+    for scheme in schemes:
+        own = scores.filter(pl.col("scheme") == scheme)
+        if own.height:
+            found[scheme] = {"rates": rates(own, tau=tau)}
+            if kind == "scan":
+                found[scheme]["coverage"] = coverage(own, len(text))
+            for key in ("repetitions", "split"):
+                if own[key].is_not_null().any():
+                    found[scheme][f"by_{key}"] = rates_by(own, key, tau=tau)
+    source: dict[str, Any] = {"name": name, "sha256": "ab" * 32}
+    manifest: dict[str, Any] = {
+        "kind": kind,
+        "source": source | ({"characters": len(text)} if kind == "scan" else {}),
+        "model": {
+            "name": model,
+            "revision": None,
+            "fingerprint": "cd" * 32,
+            "dtype": "float32",
+            "device": "cpu",
+            "tokenizer": "ef" * 32,
+            "bos": "auto",
+            "bos_token": 0,
+        },
+        "schemes": list(schemes),
+        "tau": tau,
+        "stop_early": bool(scores["stopped"].any()),
+        "versions": {"rote": "0.1.0", "torch": "2", "transformers": "5", "python": "3.12"},
+        "created": "2025-01-02T03:04:05+00:00",
+    }
+    if kind == "scan":
+        manifest["windows"] = {"prefix": 50, "suffix": 50, "stride": 10}
+    first = scores.filter(pl.col("scheme") == schemes[0])
+    summary = {
+        "examples": first.height,
+        "dropped": dropped,
+        "tau": tau,
+        "token_evals": int(first["token_evals"].sum()),
+        "seconds": 1.5,
+        "warnings": list(warnings),
+        "schemes": found,
+    }
+    return manifest, summary
+
+
+def words(html: str) -> str:
+    """The words of a page without its tags, on one line."""
+    html = re.sub(r"<(script|style)\b.*?</\1>", " ", html, flags=re.S)
+    return " ".join(
+        unescape(re.sub(r"<[^>]*>", "", re.sub(r"(?<=>)(?=<(?!/?(?:data|bdi|i|sub)\b))", " ", html))).split()
+    )
+
+
+class Outline(HTMLParser):
+    """What a browser would see: tags, ids, links, and the text inside each element of interest."""
+
+    VOID = ("meta", "br", "hr", "img", "input", "link")
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.text: dict[str, list[str]] = {}
+        self._open: list[tuple[str, str]] = []
+        self.feed(html)
+        self.close()
+        assert not self._open, f"never closed: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        key = dict(attrs).get("class") or tag
+        if tag not in self.VOID:
+            self._open.append((tag, key))
+            self.text.setdefault(key, []).append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value) for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open, f"</{tag}> closes nothing"
+        assert self._open[-1][0] == tag, f"</{tag}> closes {self._open[-1]}"
+        self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        for key in {key for _, key in self._open}:
+            self.text[key][-1] += data
+
+    def all(self, name: str) -> list[str | None]:
+        return [value for _, attribute, value in self.attributes if attribute == name]
+
+
+def windows(count: int, *, width: int = 40, stride: int = 20) -> list[tuple[int, int]]:
+    return [(60 + i * stride, 60 + i * stride + width) for i in range(count)]
+
+
+def test_a_scan_says_how_much_comes_out_with_even_odds() -> None:
+    scores = table([math.log(0.9), math.log(0.6), math.log(0.02), -math.inf], spans=windows(4))
+    seen = Outline(page(scores))
+    covered = 60 / len(TEXT)  # two windows of 40 characters that overlap by 20
+    assert seen.text["headline"][0].startswith(f"{100 * covered:.2f}% of this text’s characters")
+    assert "3 of 4 windows (75.0%) count as extracted" in seen.text["lede"][0].replace("\u00a0", " ")
+    assert TOP_K in seen.text["provenance"][0]
+    assert "cdcdcdcdcdcdcdcd" in seen.text["provenance"][0]
+    assert "BOS token 0 stands before every prefix" in seen.text["provenance"][0]
+    assert "not a sample" in seen.text["provenance"][0]
+
+
+def test_a_score_run_gives_its_count_and_interval() -> None:
+    scores = table([math.log(0.9)] * 5 + [-30.0] * 15, repetitions=[8] * 5 + [1] * 15)
+    seen = Outline(page(scores, kind="score", example=("a ", "b"), dropped=0))
+    assert seen.text["headline"][0].replace("\u00a0", " ") == "5 of 20 examples can be extracted at τ = 0.001."
+    assert "95% Wilson interval 11.2% to 46.9%" in seen.text["lede"][0]
+    assert "strip" not in seen.text
+    assert len(seen.text["mark"]) == 5
+    assert "1 w0" in seen.text["h3"]
+    assert "By repetitions" in "".join(seen.text["h2"])
+
+
+@pytest.mark.parametrize(
+    ("log_probs", "stopped"),
+    [
+        ([-math.inf] * 3, [False] * 3),
+        ([-20.0, -700.0, -800.0], [False] * 3),
+        ([-20.0, -30.0, -40.0], [True] * 3),
+        ([-20.0], [False]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["scan", "score"])
+def test_nothing_extracted_is_said_plainly(log_probs: list[float], stopped: list[bool], kind: str) -> None:
+    spans = windows(len(log_probs)) if kind == "scan" else None
+    html = page(table(log_probs, spans=spans, stopped=stopped), kind=kind, example=("", ""))
+    seen = Outline(html)
+    headline = seen.text["headline"][0]
+    assert re.search("Nothing in this text was extracted|None of|cannot be extracted", headline)
+    assert "so there is no passage to show" in "".join(seen.text["caption"])
+    assert "mark" not in seen.text
+    assert html.count('<td class="n">below τ</td>') == (20 if kind == "scan" else 0)
+
+
+def test_no_rows_at_all() -> None:
+    for kind in ("scan", "score"):
+        seen = Outline(page(table([]), kind=kind, dropped=7))
+        assert "Nothing was measured" in seen.text["headline"][0]
+        assert "7" in seen.text["lede"][0]
+
+
+@pytest.mark.parametrize("kind", ["scan", "score"])
+def test_one_row(kind: str) -> None:
+    scores = table([math.log(0.25)], spans=windows(1) if kind == "scan" else None)
+    html = page(scores, kind=kind, example=("once upon", " a time"))
+    seen = Outline(html)
+    assert seen.text["mark"] == [" a time" if kind == "score" else TEXT[60:100]]
+    assert "Expected prompts 4 " in words(html)
+    assert "Prompts for 90% 9 " in words(html)  # 1 - 0.75**9 = 0.925, 1 - 0.75**8 = 0.8999
+
+
+def test_foreign_text_never_becomes_markup() -> None:
+    def outline(text: str) -> Outline:
+        scores = table(
+            [math.log(0.5)] * 2, example_id=[f"{text}{i}" for i in range(2)], split=[text, "b"], repetitions=[1, 2]
+        )
+        return Outline(
+            page(scores, kind="score", example=(text, text), name=text, warnings=[text], model=text, dropped=0)
+        )
+
+    evil = "</blockquote></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;{{ 7 * 7 }}\r<!--"
+    seen = outline(evil)
+    assert not seen.tags["img"]
+    assert seen.tags == outline("harmless").tags
+    assert seen.text["block"] == [f"{evil}{evil}"] * 2
+    assert seen.text["mark"] == [evil, evil]
+    assert seen.text["prefix"] == [evil, evil]
+    assert evil in seen.text["warnings"][0]
+    assert f"What {evil} knows by rote of {evil}" in seen.text["h1"][0]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(st.text(), st.text(min_size=1)), min_size=1, max_size=10))
+def test_passages_are_shown_literally(pairs: list[tuple[str, str]]) -> None:
+    examples = {f"w{i}": pair for i, pair in enumerate(pairs)}
+    seen = Outline(page(table([-0.5] * len(pairs)), kind="score", example=examples))
+    assert seen.text["prefix"] == [numbers.literal(prefix) for prefix, _ in pairs]
+    assert seen.text["mark"] == [numbers.literal(suffix) for _, suffix in pairs]
+    assert seen.text["block"] == [numbers.literal(prefix + suffix) for prefix, suffix in pairs]
+
+
+@given(st.text())
+def test_literal_changes_only_what_cannot_be_seen(text: str) -> None:
+    shown = numbers.literal(text)
+    shown.encode("utf-8")
+    assert len(shown) == len(text)
+    for before, after in zip(text, shown, strict=True):
+        invisible = (
+            (ord(before) < 32 and before not in "\t\n\r") or ord(before) == 127 or 0xD800 <= ord(before) < 0xE000
+        )
+        assert (before != after) == (invisible or before in keys.MARKS)
+    assert numbers.literal("\0\a\x7f\ud800\ufdd0\ufdd1\ufdd2") == "␀␇␡\ufffd\ufffd\ufffd\ufffd"
+
+
+def test_the_page_stands_alone_and_can_be_walked_by_keyboard_and_screen_reader() -> None:
+    scores = pl.concat(
+        [
+            table(
+                [math.log(0.3)] * 30, spans=windows(30), scheme=scheme, repetitions=[1, 2] * 15, split=["a", "b"] * 15
+            )
+            for scheme in (TOP_K, "temperature=1", "greedy")
+        ]
+    )
+    html = page(scores, schemes=(TOP_K, "temperature=1", "greedy"), warnings=["careful"])
+    seen = Outline(html)
+    assert set(re.findall(r"http[^\s\"'<>]*", html)) == {
+        "http-equiv=",
+        "http://www.w3.org/2000/svg",
+    }  # a name, no address
+    assert set(re.findall(r"url\(.", html)) == {"url(#"}  # within the page
+    assert "@import" not in html
+    assert "src" not in {name for _, name, _ in seen.attributes}
+    ids = seen.all("id")
+    assert len(ids) == len(set(ids))
+    assert set(seen.all("aria-labelledby")) <= set(ids)
+    assert {value for value in seen.all("href") if value} <= {f"#{name}" for name in ids}
+    levels = [int(level) for level in re.findall(r"<h([1-6])", html)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert seen.tags["svg"] == sum(
+        1 for tag, name, _ in seen.attributes if tag == "svg" and name in ("aria-hidden", "role")
+    )
+    assert "Across schemes" in html
+    schemes = html[html.index('aria-labelledby="schemes"') : html.index('aria-labelledby="cost"')]
+    assert re.findall(r">([^<]+)</bdi></bdi></th>", schemes) == [TOP_K, "temperature=1", "greedy"]
+    assert "color-scheme" in html
+    assert "prefers-color-scheme: dark" in html
+    assert "@media print" in html
+
+
+def test_stopped_rows_make_ranges_of_what_they_leave_open() -> None:
+    scores = table([math.log(0.5), -12.0, -12.0, -math.inf], spans=windows(4), stopped=[False, True, True, False])
+    said = words(page(scores))
+    assert "≥ 25.0%" in said
+    assert "at most 75.0%: rows stopped early" in said
+    assert "on: 2 windows were given up" in said
+
+
+def test_a_summary_read_back_from_json_gives_the_same_page() -> None:
+    scores = table([math.log(0.5), -12.0, -math.inf], spans=windows(3))
+    manifest, summary = run(scores)
+    again = json.loads(json.dumps([manifest, summary]))
+    pages = [render(manifest=m, summary=s, scores=scores, texts=Texts(TEXT)) for m, s in ([manifest, summary], again)]
+    assert pages[0] == pages[1]
+
+
+@pytest.mark.parametrize("tau", [1.0, 0.9, 0.04, 1e-12, 1e-300])
+def test_any_threshold(tau: float) -> None:
+    seen = Outline(page(table([0.0, math.log(0.6), -20.0, -750.0], spans=windows(4)), tau=tau))
+    extracted = sum(p >= math.log(tau) for p in (0.0, math.log(0.6), -20.0, -750.0))
+    assert 0 < len(seen.text["mark"]) <= extracted
+    assert len(seen.text["legend-ticks"]) == 1
+
+
+def test_examples_from_different_texts_may_have_equal_positions() -> None:
+    scores = table([math.log(0.9), math.log(0.8)], spans=[(60, 100), (60, 100)])
+    seen = Outline(page(scores, kind="score"))
+    assert len(seen.text["mark"]) == 2
+
+
+Rows = st.lists(
+    st.tuples(
+        st.integers(0, 300),
+        st.integers(1, 60),
+        st.one_of(st.just(-math.inf), st.floats(-9, 0), st.sampled_from([-1.0, -2.0])),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+@settings(deadline=None)
+@given(Rows)
+def test_the_strongest_passages_do_not_overlap_a_stronger_one(rows: list[tuple[int, int, float, bool]]) -> None:
+    tau = 0.001
+    scores = table(
+        [p for _, _, p, _ in rows],
+        spans=[(s, s + w) for s, w, _, _ in rows],
+        stopped=[x and p < math.log(tau) for _, _, p, x in rows],
+    )
+    wanted: list[int] = []
+    for i in sorted(range(len(rows)), key=lambda i: (-rows[i][2], rows[i][0], i)):
+        taken = {c for j in wanted for c in range(rows[j][0], rows[j][0] + rows[j][1])}
+        if rows[i][2] >= math.log(tau) and not taken & set(range(rows[i][0], rows[i][0] + rows[i][1])):
+            wanted.append(i)
+    found = [row["example_id"] for row in strongest_rows(scores, math.log(tau), overlapping=False)]
+    assert found == [f"w{i}" for i in wanted[:10]]
+
+
+@settings(deadline=None)
+@given(rows=Rows, length=st.integers(400, 2500), tau=st.sampled_from([0.5, 0.001, 1e-4]))
+def test_the_strip_shows_the_highest_probability_in_each_part(
+    rows: list[tuple[int, int, float, bool]], length: int, tau: float
+) -> None:
+    best = character_maximum([s for s, *_ in rows], [s + w for s, w, *_ in rows], [p for _, _, p, _ in rows], length)
+    said = strip(best, tau=tau)
+    for count, parts in ((20, said.table), (97, levels(best, tau=tau, count=97))):
+        assert len(parts) == count
+        coloured = []
+        for i, part in enumerate(parts):
+            start, end = i * length // count, (i + 1) * length // count
+            highest = max([p for s, w, p, _ in rows if s < end and s + w > start], default=-math.inf)
+            if isinstance(part, dict):
+                reached = sum(
+                    any(s <= c < s + w and p >= math.log(tau) for s, w, p, _ in rows) for c in range(start, end)
+                )
+                assert part["characters"] == f"{start:,} to {end:,}"
+                assert part["highest"] == (numbers.probability(highest) if highest >= math.log(tau) else "below τ")
+                assert part["share"] == numbers.percent(reached / (end - start))
+                continue
+            assert (part is not None) == (highest >= math.log(tau))
+            coloured += [(highest, part)] if part is not None else []
+        assert all(0 <= level < LEVELS for _, level in coloured)
+        assert [level for _, level in sorted(coloured)] == sorted(level for _, level in coloured)
+    lefts = [tick["left"] for tick in said.legend]
+    assert all(b - a > 2.5 for a, b in pairwise(lefts))
+    assert all(0 <= left <= 100 for left in lefts)
+
+
+def test_many_repetition_counts_are_put_together_by_powers_of_two() -> None:
+    counts = [*range(40), None]
+    scores = table([-0.5] * 41, repetitions=counts)
+    (found,) = groups(scores, 0.001, {"kind": "score"})
+    assert {row["label"]: row["examples"] for row in found["rows"]} == {
+        "0": "1",
+        "1": "1",
+        "2 to 3": "2",
+        "4 to 7": "4",
+        "8 to 15": "8",
+        "16 to 31": "16",
+        "32 to 63": "8",
+        "not given": "1",
+    }
+
+
+@given(st.floats(-2000, 0))
+def test_probability_reads_as_what_it_is(log_prob: float) -> None:
+    shown = numbers.probability(log_prob)
+    mantissa, _, exponent = shown.partition("e")
+    assert math.log(float(mantissa)) + int(exponent or 0) * math.log(10) == pytest.approx(log_prob, abs=0.052)
+    assert (shown == "1") == (log_prob == 0)
+    assert numbers.probability(-math.inf) == "0"
+
+
+@given(st.floats(0, 1))
+def test_percent_never_rounds_to_all_or_nothing(share: float) -> None:
+    shown = numbers.percent(share)
+    assert (shown == "0%") == (100 * share == 0)
+    assert (float(shown[:-1]) >= 100) == (100 * share == 100)
+    assert float(shown[:-1]) == pytest.approx(100 * share, rel=0.051)
+
+
+def test_numbers_for_people() -> None:
+    assert [numbers.probability(math.log(p)) for p in (0.0312, 3.1e-7, 0.5, 0.99996)] == [
+        "0.0312",
+        "3.1e-07",
+        "0.5",
+        "0.99996",
+    ]
+    assert numbers.one_in(math.log(1 / 32)) == "1 in 32 prompts"
+    assert numbers.one_in(math.log(0.99)) == "nearly every prompt"
+    assert numbers.expected_prompts(math.log(3.1e-7)) == "3.23 million"
+    assert numbers.expected_prompts(-math.inf) == numbers.prompts_for(-math.inf, 0.9) == "never"
+    assert numbers.expected_prompts(-1000 * math.log(10)) == "1.0e+1000"
+    assert [numbers.duration(s) for s in (0.04, 59.99, 312.4, 7384)] == [
+        "0.0 s",
+        "1 min 00 s",
+        "5 min 12 s",
+        "2 h 03 min",
+    ]
+    assert numbers.threshold(0.01) == "1%"
+    assert str(numbers.typeset("p_z at τ = 0.1 of p_z.txt & my/p_z")) == (
+        "<i>p</i><sub>z</sub> at τ\u00a0=\u00a00.1 of p_z.txt &amp; my/p_z"
+    )
+
+
+def test_schemes_and_bos_in_words() -> None:
+    assert "40 most likely tokens" in numbers.scheme(TOP_K)
+    assert "every token of the vocabulary" in numbers.scheme("temperature=0.7")
+    assert "reaches 0.9" in numbers.scheme("temperature=1 top_p=0.9")
+    assert numbers.scheme("greedy").startswith("Greedy")
+    assert numbers.scheme("something else") == "something else"
+    assert "the tokenizer has none" in numbers.bos("auto", None)
+    assert "as asked" in numbers.bos("never", None)
+
+
+def test_the_terminal_gets_the_headline_and_what_it_rests_on() -> None:
+    manifest, summary = run(table([math.log(0.6)] * 3, spans=windows(3)), warnings=["careful"])
+    lines = summary_lines(manifest, summary)
+    assert lines[0].endswith("with even odds (p ≥ 50%).")
+    assert any(TOP_K in line for line in lines)
+    assert any("BOS token 0" in line for line in lines)
+    assert any("careful" in line for line in lines)
+
+
+def test_a_page_of_a_hundred_thousand_windows_stays_small() -> None:
+    rng = np.random.default_rng(0)
+    count = 100_000
+    log_probs = np.where(rng.random(count) < 0.5, -rng.exponential(3, count), -np.inf).tolist()
+    scores = table(log_probs, spans=windows(count, width=200, stride=10))
+    text = "x" * (10 * count + 500)
+    manifest, summary = run(scores, text=text)
+    html = render(manifest=manifest, summary=summary, scores=scores, texts=Texts(text))
+    assert len(html) < 8_000_000
+    assert "".join(Outline(html).text["block"]) == text
+
+
+def test_long_lists_say_what_they_leave_out() -> None:
+    text = "x" * 20_000
+    scanned = page(table([math.log(0.9)] * 320, spans=windows(320, width=20, stride=40)), text=text)
+    assert "The 300 longest. Runs of characters" in words(scanned)
+    assert scanned.count(' data-go="') == 300
+    assert 'value="300" data-key="spots/listed"' in scanned
+    scored = page(table([math.log(0.9)] * 3100), kind="score")
+    assert "The 300 likeliest of 3,100. Choose an example" in words(scored)
+    assert "the likeliest come first. 100 examples of 3,100 left out here; the table for download has all." in words(
+        scored
+    )
+    assert 'value="300" data-key="examples/listed"' in scored
+    assert 'value="100" data-key="reader/left_out"' in scored
+    assert scored.count(' data-go-row="') == 300 + 10
+    assert scored.count('<p class="block"') == 3000
+
+
+def test_the_table_of_examples_has_bounds_for_what_was_stopped() -> None:
+    scores = table([-12.0, math.log(0.95), -math.inf], stopped=[True, False, False], repetitions=[None, 3, 0])
+    html = page(scores, kind="score", example=("before ", "the first words of it"))
+    listed = html[html.index('aria-labelledby="listed"') :]
+    rows = [words(row) for row in re.findall(r"<tr><th.*?</tr>", listed[: listed.index("</tbody>")])][1:]
+    assert rows == [
+        "w1 0.95 1 yes 3 the first words of it",
+        "w0 at most 6.1e-06 at least 374,756 no – the first words of it",
+        "w2 0 never no 0 the first words of it",
+    ]
+
+
+def test_the_table_to_download_is_described() -> None:
+    said = words(page(table([math.log(0.9)] * 3, spans=windows(3))))
+    assert f"A row for each of 3 windows under {TOP_K}: example_id, scheme, start, suffix_start, suffix_end" in said
+    assert "no room for it as Parquet" not in said
+
+
+def test_the_distribution_counts_every_window_from_a_ten_thousandth_on() -> None:
+    probabilities = [1.0, 0.1, 0.0999, 0.001, 0.0001, 0.00009, 0.0]
+    rows = pl.DataFrame(
+        {
+            "example_id": [str(i) for i in range(len(probabilities))],
+            "scheme": "s",
+            "log_prob": [math.log(p) if p else -math.inf for p in probabilities],
+            "stopped": False,
+            "start": 0,
+            "suffix_start": 1,
+            "suffix_end": 2,
+        }
+    )
+    found = distribution(rows)
+    assert found["title"] == "5 of 7 windows with p_z of 0.0001 or more"
+    assert [row[:2] for row in found["rows"]] == [
+        ["0.0001 to 0.001", "1"],
+        ["0.001 to 0.01", "1"],
+        ["0.01 to 0.1", "1"],
+        ["0.1 to 1", "2"],
+    ]
+    assert distribution(rows.with_columns(stopped=pl.lit(True)))["title"].endswith("5 stopped early may be among them")

@@ -1,0 +1,206 @@
+"""A folder that holds another run is refused, with the difference named and nothing touched."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rote
+from rote import GREEDY, Example, Run, RunError, Scheme
+from rote.store.manifest import FORMAT, build, digest, refuse_if_different, refuse_other_model, scheme_of
+from tests import tiny
+from tests.cli.command import rote_here
+from tests.jobs.support import SIZES, files, same_table
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"stride": 20}, "windows.stride"),
+        ({"prefix": 9}, "windows.prefix"),
+        ({"suffix": 5}, "windows.suffix"),
+        ({"tau": 0.002}, "tau"),
+        ({"schemes": [Scheme(top_k=39)]}, "schemes"),
+        ({"schemes": [Scheme(temperature=1.0000001)]}, "schemes"),
+        ({"schemes": [Scheme(top_p=0.9)]}, "schemes"),
+        ({"schemes": [Scheme(), rote.GREEDY]}, "schemes"),
+        ({"stop_early": True}, "stop_early"),
+        ({"batch_size": 7}, "batch_size"),
+    ],
+)
+def test_a_changed_option_is_refused_by_name(
+    change: dict[str, Any], field: str, undisturbed: Run, model: Any, text: str
+) -> None:
+    refused_unchanged(undisturbed, field, lambda: rote.scan(text, model, out=undisturbed.folder, **SIZES | change))
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"bos": "never"}, "model.bos"),
+        ({"revision": "older"}, "model.revision"),
+        ({"dtype": "bfloat16"}, "model.dtype"),
+    ],
+)
+def test_a_model_loaded_otherwise_is_refused_by_name(
+    change: dict[str, Any], field: str, undisturbed: Run, tiny_folder: Path, text: str
+) -> None:
+    other = rote.load(tiny_folder, device="cpu", **change)
+    refused_unchanged(undisturbed, field, lambda: rote.scan(text, other, out=undisturbed.folder, **SIZES))
+
+
+def test_batches_that_follow_from_another_memory_are_refused(
+    undisturbed: Run, model: Any, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU of another size: batch-mates decide the last digits."""
+    fixed = rote.scan(text, model, out=tmp_path / "fixed", batch_size=7, **SIZES)
+    assert (undisturbed.manifest["batch_tokens"], fixed.manifest["batch_tokens"]) == (model.batch_tokens, None)
+    monkeypatch.setattr(type(model), "batch_tokens", model.batch_tokens - 1)
+    refused_unchanged(undisturbed, "batch_tokens", lambda: rote.scan(text, model, out=undisturbed.folder, **SIZES))
+    assert rote.scan(text, model, out=fixed.folder, batch_size=7, **SIZES)
+
+
+def test_other_weights_are_refused(undisturbed: Run, text: str, tmp_path: Path) -> None:
+    other = rote.load(tiny.save(tmp_path / "tiny", seed=1), device="cpu")
+    refused_unchanged(undisturbed, "model.fingerprint", lambda: rote.scan(text, other, out=undisturbed.folder, **SIZES))
+
+
+def test_another_text_is_refused(undisturbed: Run, model: Any, text: str) -> None:
+    refused_unchanged(
+        undisturbed, "source.sha256", lambda: rote.scan(text[:-1] + "X", model, out=undisturbed.folder, **SIZES)
+    )
+
+
+def test_other_examples_are_refused(model: Any, tmp_path: Path) -> None:
+    run = rote.score([Example("x", (5, 6), (7,))], model, out=tmp_path / "run")
+    for other in (
+        Example("x", (5, 6), (8,)),
+        Example("y", (5, 6), (7,)),
+        Example("x", (5, 6), (7,), metadata={"a": 1}),
+    ):
+        refused_unchanged(run, "source.sha256", lambda other=other: rote.score([other], model, out=run.folder))  # type: ignore[misc]
+
+
+def refused_unchanged(run: Run, field: str, act: Callable[[], object]) -> None:
+    before = files(run.folder)
+    with pytest.raises(RunError, match=rf"(?m)^  {field}: the folder has .*, this command ") as error:
+        act()
+    assert "--out" in str(error.value)
+    assert files(run.folder) == before
+
+
+def test_the_command_line_names_the_changed_option(tiny_folder: Path, text: str, tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text(text)
+    command: list[str | Path] = [
+        "scan",
+        tmp_path / "book.txt",
+        "--model",
+        tiny_folder,
+        "--out",
+        tmp_path / "run",
+        "--device",
+        "cpu",
+    ]
+    assert rote_here(*command, "--prefix", "8", "--suffix", "6").code == 0
+    again = rote_here(*command, "--prefix", "8", "--suffix", "6", "--stride", "20")
+    assert again.code == 1
+    assert "windows.stride: the folder has 10, this command 20" in again.err
+
+
+def test_the_names_of_text_and_model_do_not_matter(
+    undisturbed: Run, tiny_folder: Path, text: str, tmp_path: Path
+) -> None:
+    moved = shutil.copytree(tiny_folder, tmp_path / "moved")
+    again = rote.scan(text, rote.load(moved, device="cpu"), out=undisturbed.folder, name="renamed.txt", **SIZES)
+    assert again.manifest["source"]["name"] == "text"
+
+
+@pytest.mark.parametrize("name", ["text.txt", "summary.json", "report.html", "scores/000000.parquet"])
+def test_files_that_belong_to_no_run_are_not_taken_over(name: str, model: Any, text: str, tmp_path: Path) -> None:
+    (tmp_path / "scores").mkdir()
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(RunError, match=rf"{name} is there already .* choose another --out"):
+        rote.scan(text, model, out=tmp_path, **SIZES)
+    assert (tmp_path / name).read_text() == "precious"
+    assert not (tmp_path / "manifest.json").exists()
+
+
+def test_other_files_in_the_folder_are_left_alone(undisturbed: Run, model: Any, text: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "notes.md").write_text("precious")
+    same_table(rote.scan(text, model, out=folder, **SIZES), undisturbed)
+    assert (folder / "notes.md").read_text() == "precious"
+
+
+def test_what_a_manifest_holds() -> None:
+    made = build(kind="scan", source={"name": "book"}, model={"name": "tiny"}, options={"tau": 0.5})
+    assert (made["format"], made["kind"], made["tau"]) == (3, "scan", 0.5)
+    assert FORMAT == 3
+    assert (made["source"], made["model"]) == ({"name": "book"}, {"name": "tiny"})
+    assert set(made["versions"]) == {"rote", "torch", "transformers", "python"}
+    assert digest("é") == "4a99557e4033c3539de2eb65472017cad5f9557f7a0625a09f1c3f6e2ba69c4c"
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        GREEDY,
+        Scheme(),
+        Scheme(temperature=0.1 + 0.2),
+        Scheme(top_k=None),
+        Scheme(top_k=3, top_p=0.9),
+        Scheme(temperature=2, top_k=None, top_p=1 / 3),
+    ],
+)
+def test_labels_say_which_scheme_it_is(scheme: Scheme) -> None:
+    assert scheme_of(str(scheme)) == scheme
+
+
+def test_another_model_is_refused_in_the_fields_that_matter() -> None:
+    manifest = {"model": {"name": "a", "fingerprint": "1", "dtype": "float32"}}
+    identity = {"name": "b", "fingerprint": "1", "dtype": "bfloat16"}
+    refuse_other_model(manifest, identity, "folder", "fingerprint", fix="Take a.")
+    for fields in (("dtype",), ("fingerprint", "dtype")):
+        with pytest.raises(RunError, match=r"its dtype is 'float32', that of b is 'bfloat16'\. Take a\."):
+            refuse_other_model(manifest, identity, "folder", *fields, fix="Take a.")
+
+
+def differing(stored: dict[str, Any], asked: dict[str, Any]) -> list[str]:
+    """What the refusal says, line by line; nothing where there is none."""
+    try:
+        refuse_if_different(stored, asked, "folder")
+    except RunError as error:
+        return [line.strip() for line in str(error).splitlines()[1:-1]]
+    return []
+
+
+def test_every_difference_is_named_and_nothing_else() -> None:
+    stored = {"created": "1", "source": {"name": "a", "sha256": "x"}, "versions": {"python": "3.11", "rote": "1"}}
+    same = {"created": "2", "source": {"name": "b", "sha256": "x"}, "versions": {"python": "3.12", "rote": "1"}}
+    assert differing(stored, stored) == differing(stored, same) == []
+    other = {**same, "versions": {"python": "3.12", "rote": "2"}, "source": {"name": "a", "sha256": "y"}}
+    assert differing(stored, other) == [
+        "source.sha256: the folder has 'x', this command 'y'",
+        "versions.rote: the folder has '1', this command '2'",
+    ]
+    # Names that do not decide at their own place, elsewhere
+    assert differing({"a": {"created": 1}, "name": 1}, {"a": {"created": 2}, "name": 2}) == [
+        "a.created: the folder has 1, this command 2",
+        "name: the folder has 1, this command 2",
+    ]
+    # What only one of the two has, and a mapping against something else
+    assert differing({"a": 1}, {"b": {"c": 2, "d": None}}) == [
+        "a: the folder has 1, this command 'nothing'",
+        "b: the folder has 'nothing', this command c=2",
+    ]
+    assert differing({"a": {"b": 1}}, {"a": 1}) == ["a: the folder has b=1, this command 1"]
+
+
+def test_long_values_are_cut_off() -> None:
+    for length, shown in ((198, "'" + "x" * 198 + "'"), (199, "'" + "x" * 199 + "…"), (500, "'" + "x" * 199 + "…")):
+        assert differing({"a": "x" * length}, {"a": 1}) == [f"a: the folder has {shown}, this command 1"]

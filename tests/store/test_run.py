@@ -1,0 +1,326 @@
+"""Run folders that are damaged, full or out of bounds: every error names the file, and nothing is lost or made up."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+import rote
+from rote import Run, RunError
+from rote.jobs.engine import decoded_ends
+from rote.report.text.words import summary_lines
+from rote.store.run import Passages, make_folder, pretty, whole_file, write_whole
+from tests.cli.command import rote_here
+from tests.jobs.support import SIZES, same_table
+
+
+def test_a_truncated_shard_is_named_and_can_be_made_again(
+    undisturbed: Run, model: Any, text: str, tmp_path: Path
+) -> None:
+    run = Run(shutil.copytree(undisturbed.folder, tmp_path / "run"))
+    shard = run.shards()[2]
+    shard.write_bytes(shard.read_bytes()[:-100])
+    for act in (lambda: run.scores, lambda: run.report(), lambda: rote.scan(text, model, out=run.folder, **SIZES)):
+        with pytest.raises(RunError, match=r"000002\.parquet is damaged .* Delete it and run the command that made"):
+            act()
+    shard.unlink()
+    with pytest.raises(RunError, match="unfinished"):
+        run.report()
+    same_table(rote.scan(text, model, out=run.folder, **SIZES), undisturbed)
+
+
+def test_a_flipped_bit_never_gives_another_number(undisturbed: Run) -> None:
+    shard, good = undisturbed.shards()[1], undisturbed.scores
+    content = shard.read_bytes()
+    rng = random.Random(0)
+    noticed = 0
+    for _ in range(200):
+        broken = bytearray(content)
+        broken[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        shard.write_bytes(broken)
+        try:
+            read = undisturbed.scores
+        except RunError:
+            noticed += 1
+        else:  # the bit decides nothing, such as one of the statistics
+            assert_frame_equal(read, good, check_exact=True)
+    assert noticed > 100
+
+
+def test_a_parquet_file_that_is_no_shard_is_refused(undisturbed: Run) -> None:
+    pl.DataFrame({"example_id": ["w0"]}).write_parquet(undisturbed.shards()[0])
+    with pytest.raises(RunError, match=r"000000\.parquet is damaged"):
+        _ = undisturbed.scores
+
+
+def test_a_damaged_manifest_is_named(undisturbed: Run, model: Any, text: str) -> None:
+    (undisturbed.folder / "manifest.json").write_text('{"format": 1,')
+    with pytest.raises(RunError, match=r"cannot read .*manifest\.json"):
+        rote.scan(text, model, out=undisturbed.folder, **SIZES)
+    assert "manifest.json" in rote_here("report", undisturbed.folder).err
+
+
+def test_a_missing_text_is_named(undisturbed: Run) -> None:
+    (undisturbed.folder / "text.txt").unlink()
+    with pytest.raises(RunError, match=r"cannot read .*text\.txt"):
+        undisturbed.report()
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        result = rote_here("report", folder)
+        assert result.code == 1
+        assert "has no manifest.json, so it is not a run folder" in result.err
+        assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("after", range(8))  # text, manifest, four shards, summary, report
+def test_disk_full_then_not(
+    after: int, undisturbed: Run, model: Any, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    fsync = os.fsync
+    room = after
+
+    def full(file: int) -> None:
+        nonlocal room
+        if room == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        room -= 1
+        fsync(file)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(RunError, match=r"cannot write .*: No space left on device\. Free some space"):
+            rote.scan(text, model, out=folder, **SIZES)
+    assert not list(folder.rglob("*.part"))
+    assert len(list((folder / "scores").iterdir())) == min(max(after - 2, 0), 4)
+    same_table(rote.scan(text, model, out=folder, **SIZES), undisturbed)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "rote-test", str(place)]
+    if os.name != "posix" or shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small tmpfs takes Linux and root; test_disk_full_then_not covers the rest")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_disk_that_is_really_full(undisturbed: Run, tiny_folder: Path, small_disk: Path, tmp_path: Path) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text(undisturbed.text or "")
+    sizes = [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
+    command: list[str | Path] = [
+        "scan",
+        book,
+        "--model",
+        tiny_folder,
+        "--out",
+        small_disk / "run",
+        "--device",
+        "cpu",
+        *sizes,
+    ]
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(30 << 10))
+    result = rote_here(*command)
+    assert result.code == 1
+    assert "No space left on device. Free some space" in result.err
+    assert "Traceback" not in result.err
+    ballast.unlink()
+    subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
+    assert rote_here(*command).code == 0
+    assert_frame_equal(Run.open(small_disk / "run").scores, undisturbed.scores, check_exact=True)
+
+
+def test_a_folder_that_cannot_be_made(model: Any, text: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for out in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(RunError, match=r"cannot make the folder .*file.* Choose another --out"):
+            rote.scan(text, model, out=out, **SIZES)
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission(model: Any, text: str, tmp_path: Path) -> None:
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0o500)
+    with pytest.raises(RunError, match="not writable"):
+        rote.scan(text, model, out=folder, **SIZES)
+
+
+def test_a_lock_that_cannot_be_written(model: Any, text: str, tmp_path: Path) -> None:
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(RunError, match=r"cannot write .*\.lock"):
+        rote.scan(text, model, out=tmp_path, **SIZES)
+
+
+@settings(deadline=None, max_examples=60)
+@given(text=st.text(alphabet="ab é世🐇 ‍\n", max_size=40))
+def test_decoded_tokens_end_where_their_text_does(bundled: Any, text: str) -> None:
+    """Every end lies where the tokens so far have been decoded, as far as whole characters go."""
+    tokenizer = bundled.tokenizer
+    tokens = tokenizer(text, add_special_tokens=False)["input_ids"] or [5]
+    decoded = tokenizer.decode(tokens)
+    (ends,) = decoded_ends(tokenizer, [(tokens, decoded)])
+    assert len(ends) == len(tokens)
+    assert ends[-1] == len(decoded)
+    assert list(ends) == sorted(ends)
+    for count, end in enumerate(ends, 1):
+        assert tokenizer.decode(tokens[:count]).startswith(decoded[:end])
+        assert tokenizer.decode(tokens[:count]).rstrip("\ufffd") == decoded[:end].rstrip("\ufffd")
+
+
+def test_texts_of_examples_that_were_changed_are_refused(model: Any, tmp_path: Path) -> None:
+    run = rote.score([rote.Example("a", (5, 6), (7, 8))], model, out=tmp_path / "run")
+    path = run.folder / "examples.jsonl"
+    whole = path.read_text()
+    for changed in (whole.replace('"suffix_text": "', '"suffix_text": "forged '), whole[:-20], ""):
+        path.write_text(changed)
+        with pytest.raises(RunError, match="does not hold the examples that were scored"):
+            run.report()
+    path.write_text(whole)
+    run.report()
+    (run.folder / "summary.json").write_text("[]")
+    with pytest.raises(RunError, match="it holds no JSON object"):
+        run.report()
+
+
+def test_a_scan_says_how_much_of_the_text_it_looked_at(model: Any, text: str, tmp_path: Path) -> None:
+    run = rote.scan(text, model, out=tmp_path / "run", prefix=8, suffix=6, stride=150)
+    seen = {c for start, end in run.scores.select("suffix_start", "suffix_end").rows() for c in range(start, end)}
+    between = max(seen) + 1 - min(seen) - len(seen)
+    assert run.summary["looked_at"] == {"characters": len(seen), "share": len(seen) / len(text), "gaps": between}
+    words = "\n".join(summary_lines(run.manifest, run.summary))
+    assert "were not looked at, and no share of the text can be larger than that" in words
+    close = rote.scan(text, model, out=tmp_path / "close", prefix=8, suffix=6, stride=5)
+    assert "not looked at" not in "\n".join(summary_lines(close.manifest, close.summary))
+
+
+def a_folder(folder: Path, manifest: dict[str, Any]) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def test_only_folders_of_runs_of_this_format_are_opened(tmp_path: Path) -> None:
+    assert Run.open(str(a_folder(tmp_path / "good", {"format": 3, "kind": "scan"}))).folder == tmp_path / "good"
+    for other in (2, 4, None):
+        folder = a_folder(tmp_path / f"format {other}", {"format": other, "kind": "scan"})
+        with pytest.raises(RunError, match=f"has run format {other}, but this version of Rote reads format 3"):
+            Run.open(folder)
+    with pytest.raises(RunError, match="holds a reconstruction, which has no scores"):
+        Run.open(a_folder(tmp_path / "reconstructed", {"format": 3, "kind": "reconstruct"}))
+    sweep = a_folder(tmp_path / "sweep" / "prefix-70", {"format": 3}).parent
+    (sweep / "sweep.json").write_text("{}")
+    with pytest.raises(RunError, match=r"holds a sweep; give one of its runs, such as .*prefix-70\."):
+        Run.open(sweep)
+
+
+def test_a_run_is_finished_with_its_summary_and_its_last_shard(undisturbed: Run) -> None:
+    assert undisturbed.summary["examples"] == undisturbed.scores.height
+    kept = {path: path.read_bytes() for path in (undisturbed.folder / "summary.json", undisturbed.shards()[-1])}
+    for path, content in kept.items():
+        path.unlink()
+        stored = len(undisturbed.shards())
+        with pytest.raises(RunError, match=rf"is unfinished \({stored} of 4 shards stored\)"):
+            _ = undisturbed.summary
+        path.write_bytes(content)
+    assert undisturbed.summary["examples"] == undisturbed.scores.height
+
+
+def test_a_run_without_shards_has_a_table_without_rows(undisturbed: Run) -> None:
+    whole = undisturbed.scores
+    for shard in undisturbed.shards():
+        shard.unlink()
+    assert_frame_equal(undisturbed.scores, whole.clear())
+
+
+def test_the_text_is_the_one_that_was_scored_or_an_error(undisturbed: Run, text: str) -> None:
+    assert undisturbed.text == text
+    passages = Passages(undisturbed)
+    for row in undisturbed.scores.to_dicts():
+        assert passages[row] == (
+            text[row["start"] : row["suffix_start"]],
+            text[row["suffix_start"] : row["suffix_end"]],
+        )
+    (undisturbed.folder / "text.txt").write_text(text + ".")
+    with pytest.raises(RunError, match=r"text\.txt is not the text that was scored"):
+        _ = undisturbed.text
+    (undisturbed.folder / "text.txt").unlink()
+    assert undisturbed.text is None
+    with pytest.raises(RunError, match=r"cannot read .*text\.txt: it is gone"):
+        Passages(undisturbed)
+
+
+def test_examples_keep_their_texts_and_near_verbatim_columns(model: Any, tmp_path: Path) -> None:
+    given = [rote.Example("a", (5, 6), (7, 8), metadata={"source": "Brontë"}), rote.Example("b", (9,), (10,))]
+    run = rote.score(given, model, out=tmp_path / "run")
+    assert run.text is None
+    passages, entries = Passages(run), run.examples()
+    assert [entry["id"] for entry in entries] == ["a", "b"]
+    for row, entry in zip(run.scores.to_dicts(), entries, strict=True):
+        assert passages[row] == (entry["prefix_text"], entry["suffix_text"])
+    assert run.scores["metadata"].to_list() == ['{"source": "Brontë"}', "{}"]
+    results = rote.verbatim(model, given)
+    near: list[dict[str, Any]] = [
+        {"lower": 0.25, "upper": 0.5, "verdict": "extractable"},
+        {"lower": 0.0, "upper": 0.125},
+    ]
+    assert run.scores["lower"].to_list() == [None, None]
+    run.add_shard(0, given, results, {"seconds": 1}, near)
+    assert run.scores["lower"].to_list() == [0.25, 0.0]
+    assert run.scores["verdict"].to_list() == ["extractable", None]
+    assert run.shard_facts() == [{"seconds": 1}]
+    assert (run.has_shard(0), run.has_shard(1)) == (True, False)
+    (run.folder / "examples.jsonl").unlink()
+    with pytest.raises(RunError, match=r"cannot read .*examples\.jsonl: No such file or directory\. Run the command"):
+        run.examples()
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    with (
+        Run(tmp_path / "run").locked(),
+        pytest.raises(RunError, match="another rote process is writing"),
+        Run(tmp_path / "run").locked(),
+    ):
+        pass
+    with Run(tmp_path / "run").locked():  # it is let go
+        pass
+
+
+def test_what_stands_in_the_place_of_a_file_is_left_there(model: Any, text: str, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").mkdir()
+    with pytest.raises(RunError, match=r"text\.txt is there already"):
+        rote.scan(text, model, out=tmp_path, **SIZES)
+    assert (tmp_path / "text.txt").is_dir()
+
+
+def test_files_and_folders_are_made_or_named(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"cannot write .*nowhere/file: No such file or directory"):
+        write_whole(tmp_path / "nowhere" / "file", b"x")
+    for _ in range(2):
+        make_folder(tmp_path / "one" / "in" / "another")
+        write_whole(tmp_path / "one" / "in" / "another" / "file", b"x")
+    assert [path.name for path in (tmp_path / "one" / "in" / "another").iterdir()] == ["file"]
+    with pytest.raises(KeyError), whole_file(tmp_path / "half"):  # an error of another kind is not hidden
+        raise KeyError
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+    assert pretty({"name": "Brontë", "of": {"a": 1}}).decode() == '{\n "name": "Brontë",\n "of": {\n  "a": 1\n }\n}\n'
