@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from rote.extraction.near.search import Near, near_verbatim
     from rote.extraction.verbatim import Verbatim, verbatim
     from rote.jobs.check import check
-    from rote.jobs.compare import compare
-    from rote.jobs.engine import scan, score
+    from rote.jobs.compare import Comparison, compare
     from rote.jobs.export import export
     from rote.jobs.figures import figures
+    from rote.jobs.open import Reconstruction, Run, SavedComparison, Sweep, open
     from rote.jobs.rate import rate
-    from rote.jobs.reconstruct import Reconstruction, reconstruct
+    from rote.jobs.reconstruct import reconstruct
+    from rote.jobs.scan import scan
+    from rote.jobs.score import score
     from rote.jobs.sweep import sweep
     from rote.models.base import LogitModel, load
     from rote.odds import at_least_once, expected_queries, queries_needed
-    from rote.store.run import Run
     from rote.tokens import Example
 
 _HOME = {
@@ -49,20 +50,25 @@ _HOME = {
     "load": "rote.models.base",
     "check": "rote.jobs.check",
     "compare": "rote.jobs.compare",
-    "scan": "rote.jobs.engine",
-    "score": "rote.jobs.engine",
+    "Comparison": "rote.jobs.compare",
     "export": "rote.jobs.export",
     "figures": "rote.jobs.figures",
     "rate": "rote.jobs.rate",
-    "Reconstruction": "rote.jobs.reconstruct",
+    "Reconstruction": "rote.jobs.open",
+    "Run": "rote.jobs.open",
+    "SavedComparison": "rote.jobs.open",
+    "Sweep": "rote.jobs.open",
+    "open": "rote.jobs.open",
     "reconstruct": "rote.jobs.reconstruct",
-    "Run": "rote.store.run",
+    "scan": "rote.jobs.scan",
+    "score": "rote.jobs.score",
     "sweep": "rote.jobs.sweep",
     "Example": "rote.tokens",
 }
 
 __all__ = [
     "GREEDY",
+    "Comparison",
     "Example",
     "InputError",
     "LogitModel",
@@ -73,7 +79,9 @@ __all__ = [
     "RoteError",
     "Run",
     "RunError",
+    "SavedComparison",
     "Scheme",
+    "Sweep",
     "Verbatim",
     "at_least_once",
     "check",
@@ -83,6 +91,7 @@ __all__ = [
     "figures",
     "load",
     "near_verbatim",
+    "open",
     "queries_needed",
     "rate",
     "reconstruct",

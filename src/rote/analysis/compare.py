@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from typing import Any, Literal, TypedDict
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -16,50 +17,30 @@ from numpy.typing import NDArray
 
 from rote.analysis.groups import effective_examples
 from rote.analysis.near.compare import compare_fixed, verbatim_in_larger
-from rote.analysis.near.table import Array, Mask, Share, count_true, mean, share_of
+from rote.analysis.near.table import Array, Mask, count_true, mean, share_of
 from rote.analysis.rates import log_prob_bounds
 from rote.errors import InputError
 from rote.odds import wilson
-
-Change = Literal["both", "gained", "lost", "neither"]
+from rote.store.comparison import FixedSet, Moved, NearComparison, Paired, RunOfSet, VerbatimElsewhere
+from rote.store.summary import Share
 
 LEAST = 0.01
 """Changes of log p_z below this are not listed: they would print as no change at all."""
 
 
-class Moved(TypedDict):
-    """How log p_z differs, second run less first. Every example stands in exactly one of the first five counts.
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An example whose log p_z grew or fell. `row` is its place in the tables, `crossed` whether it passed tau.
 
-    `known` are finite in both runs, `appeared` and `vanished` have p_z = 0 in one of them, `zero` in both, and
-    `unknown` were stopped early in at least one. Mean and median are over the `known`; None where there are none.
+    `least_change`: by how much log p_z moved at the least (what is certain where a row was stopped early; inf where p_z
+    is 0 in one of the runs); `exact`: whether that is the change itself.
     """
 
-    known: int
-    appeared: int
-    vanished: int
-    zero: int
-    unknown: int
-    mean_difference: float | None
-    median_difference: float | None
-
-
-class Paired(TypedDict):
-    """Two runs over the same examples at tau. `difference` is the second rate less the first.
-
-    `interval` is Newcombe's 95% interval for it, taking the examples as a random sample of a larger set: windows that
-    overlap are no such sample, and over them it is too narrow. `effective` is the number of independent examples that
-    it rests on: fewer than `examples` where documents were drawn that gave several each.
-    """
-
-    examples: int
-    both: int
-    gained: int
-    lost: int
-    neither: int
-    difference: float
-    interval: list[float]
-    effective: float
-    log_prob: Moved
+    row: int
+    example_id: str
+    crossed: bool
+    least_change: float
+    exact: bool
 
 
 def common(tables: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame], dict[str, int]]:
@@ -108,19 +89,19 @@ def paired(
     moved = two.astype(np.int64) - one.astype(np.int64)
     effective = float(one.size) if document is None else effective_examples(moved, document)
     worth = effective / one.size
-    return {
-        "examples": one.size,
-        "both": both,
-        "gained": gained,
-        "lost": lost,
-        "neither": neither,
-        "difference": (gained - lost) / one.size,
-        "interval": list(
+    return Paired(
+        examples=one.size,
+        both=both,
+        gained=gained,
+        lost=lost,
+        neither=neither,
+        difference=(gained - lost) / one.size,
+        interval=list(
             difference_interval(both=both * worth, gained=gained * worth, lost=lost * worth, neither=neither * worth)
         ),
-        "effective": effective,
-        "log_prob": _moved(first, second),
-    }
+        effective=effective,
+        log_prob=_moved(first, second),
+    )
 
 
 def difference_interval(
@@ -162,7 +143,7 @@ def _combined(one: float, other: float, alike: float) -> float:
     return math.sqrt(max(one * one - 2 * alike * one * other + other * other, 0.0))
 
 
-def fixed_sets(tables: Mapping[str, pl.DataFrame], *, tau: float) -> list[dict[str, Any]]:
+def fixed_sets(tables: Mapping[str, pl.DataFrame], *, tau: float) -> list[FixedSet]:
     """Sets of examples held fixed, and what each run makes of them: what each run extracts, then what all do.
 
     A rate may grow because more examples pass tau or because the same become likelier; a fixed set tells them apart.
@@ -174,31 +155,29 @@ def fixed_sets(tables: Mapping[str, pl.DataFrame], *, tau: float) -> list[dict[s
     bounds = {name: [np.exp(bound) for bound in log_prob_bounds(table)] for name, table in tables.items()}
     sets: list[tuple[str | None, Mask]] = [*found.items(), (None, np.logical_and.reduce(list(found.values())))]
     return [
-        {
-            "reference": reference,
-            "examples": count_true(chosen),
-            "runs": {
-                name: {
-                    "extractable": _share(found[name] & chosen, chosen),
-                    "mean_p_z": mean(lower[chosen]),
-                    "mean_p_z_upper": mean(upper[chosen]),
-                }
+        FixedSet(
+            reference=reference,
+            examples=count_true(chosen),
+            runs={
+                name: RunOfSet(
+                    extractable=_share(found[name] & chosen, chosen),
+                    mean_p_z=mean(lower[chosen]),
+                    mean_p_z_upper=mean(upper[chosen]),
+                )
                 for name, (lower, upper) in bounds.items()
             },
-        }
+        )
         for reference, chosen in sets
     ]
 
 
 def changes(
     first: pl.DataFrame, second: pl.DataFrame, *, tau: float, kind: Literal["gain", "loss"], count: int, apart: bool
-) -> list[dict[str, Any]]:
+) -> list[Change]:
     """Examples whose log p_z grew (or fell): those that pass tau first, then the others, each by how much it moved.
 
     Only those that reach tau in at least one of the runs: below it in both, a passage may move by a factor of 1e40 and
-    mean nothing. `apart`: none whose suffix overlaps that of one listed before it. `row` is the example's place in the
-    tables, `crossed` whether it passed tau, `least_change` by how much log p_z moved at the least (what is certain
-    where a row was stopped early; inf where p_z is 0 in one of the runs), `exact` whether that is the change itself.
+    mean nothing. `apart`: none whose suffix overlaps that of one listed before it.
     """
     extractable(first, tau)  # refuses what could not be decided
     extractable(second, tau)
@@ -218,13 +197,13 @@ def changes(
         if not apart or all(ends[row] <= starts[other] or starts[row] >= ends[other] for other in chosen):
             chosen.append(row)
     return [
-        {
-            "row": row,
-            "example_id": first["example_id"][row],
-            "crossed": bool(crossed[row]),
-            "least_change": float(certain[row]),
-            "exact": not stopped[row],
-        }
+        Change(
+            row=row,
+            example_id=first["example_id"][row],
+            crossed=bool(crossed[row]),
+            least_change=float(certain[row]),
+            exact=not stopped[row],
+        )
         for row in chosen
     ]
 
@@ -268,7 +247,7 @@ def near_comparison(
     searches: Mapping[str, Hashable],
     weights: Mapping[str, Hashable],
     tau: float,
-) -> dict[str, Any]:
+) -> NearComparison:
     """Near-verbatim bounds across runs. `searches` says what each run counts as near (only runs with bounds are in it).
 
     `fixed`: for every group of two or more runs that count the same as near, under the same scheme, `compare_fixed`.
@@ -285,16 +264,16 @@ def near_comparison(
             comparable = weights[small] != weights[large] and schemes[small] == schemes[large]
             if comparable and not table["stopped"].any():
                 found = verbatim_in_larger(tables[small], table, tau=tau)
-                elsewhere.append({"run": small, "other": large, **found})
-    return {
-        "fixed": [
+                elsewhere.append(VerbatimElsewhere(run=small, other=large, **vars(found)))
+    return NearComparison(
+        fixed=[
             compare_fixed({name: tables[name] for name in members}, tau=tau)
             for members in groups.values()
             if len(members) > 1
         ],
-        "alone": [members[0] for members in groups.values() if len(members) == 1],
-        "verbatim_elsewhere": elsewhere,
-    }
+        alone=[members[0] for members in groups.values() if len(members) == 1],
+        verbatim_elsewhere=elsewhere,
+    )
 
 
 def _moved(first: pl.DataFrame, second: pl.DataFrame) -> Moved:
@@ -303,15 +282,15 @@ def _moved(first: pl.DataFrame, second: pl.DataFrame) -> Moved:
     zero_before, zero_after = one == -math.inf, two == -math.inf
     finite = ~unknown & ~zero_before & ~zero_after
     moved = (two[finite] - one[finite]).tolist()
-    return {
-        "known": len(moved),
-        "appeared": count_true(~unknown & zero_before & ~zero_after),
-        "vanished": count_true(~unknown & ~zero_before & zero_after),
-        "zero": count_true(~unknown & zero_before & zero_after),
-        "unknown": count_true(unknown),
-        "mean_difference": mean(moved),
-        "median_difference": float(np.median(moved)) if moved else None,
-    }
+    return Moved(
+        known=len(moved),
+        appeared=count_true(~unknown & zero_before & ~zero_after),
+        vanished=count_true(~unknown & ~zero_before & zero_after),
+        zero=count_true(~unknown & zero_before & zero_after),
+        unknown=count_true(unknown),
+        mean_difference=mean(moved),
+        median_difference=float(np.median(moved)) if moved else None,
+    )
 
 
 def _difference(first: pl.DataFrame, second: pl.DataFrame) -> tuple[Mask, Array]:

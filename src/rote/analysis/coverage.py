@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from rote.analysis.rates import log_prob_bounds
 from rote.errors import InputError
+from rote.store.summary import Coverage, Longest
 
 Span = Literal["suffix", "example"]
 """Which part of a window counts: only the suffix, which is what the model generates, or the prefix too."""
@@ -32,15 +33,6 @@ FLOOR = 0.0001
 """The smallest p_z that a histogram counts."""
 
 _ROWS = 4096  # rows of token log-probs laid out at once: a few megabytes, however long the suffixes are
-
-
-class Coverage(TypedDict):
-    """`characters` covered, their `share` of the text, the number of merged `runs`, and the first of the longest."""
-
-    characters: int
-    share: float
-    longest_run: list[int] | None
-    runs: int
 
 
 def coverage(
@@ -64,12 +56,12 @@ def coverage(
         runs = merge_spans(starts[counts], ends[counts])
         characters = sum(end - start for start, end in runs)
         longest = max(runs, key=lambda run: run[1] - run[0], default=None)
-        covered[f"{threshold:g}"] = {
-            "characters": characters,
-            "share": characters / length,
-            "longest_run": None if longest is None else list(longest),
-            "runs": len(runs),
-        }
+        covered[f"{threshold:g}"] = Coverage(
+            characters=characters,
+            share=characters / length,
+            longest_run=None if longest is None else list(longest),
+            runs=len(runs),
+        )
     return covered
 
 
@@ -189,22 +181,6 @@ def _histogram(log_probs: Floats, edges: tuple[float, ...]) -> Histogram:
     return Histogram(edges, tuple(counts.tolist()))
 
 
-class Longest(TypedDict):
-    """The longest sequence that one generation gives with at least some probability.
-
-    The first `tokens` suffix tokens of `example_id` come out, from its prefix, with log-probability `log_prob`.
-    `start` and `suffix_start` are that window's, None where the table has no places. `exact` is false where a stopped
-    row still stood above the threshold when it was given up, so that it may go further than was looked.
-    """
-
-    tokens: int
-    log_prob: float
-    example_id: str
-    start: int | None
-    suffix_start: int | None
-    exact: bool
-
-
 def longest(scores: pl.DataFrame, thresholds: Sequence[float] = (0.01, 0.1, 0.5, 0.75)) -> dict[str, Longest | None]:
     """For each threshold the longest beginning of any suffix with at least that probability; None: not one token.
 
@@ -234,14 +210,14 @@ def longest(scores: pl.DataFrame, thresholds: Sequence[float] = (0.01, 0.1, 0.5,
 
 
 def _longest(scores: pl.DataFrame, tokens: int, log_prob: float, row: int, exact: bool) -> Longest:
-    return {
-        "tokens": tokens,
-        "log_prob": log_prob,
-        "example_id": scores["example_id"][row],
-        "start": scores["start"][row] if "start" in scores.columns else None,
-        "suffix_start": scores["suffix_start"][row] if "suffix_start" in scores.columns else None,
-        "exact": exact,
-    }
+    return Longest(
+        tokens=tokens,
+        log_prob=log_prob,
+        example_id=scores["example_id"][row],
+        start=scores["start"][row] if "start" in scores.columns else None,
+        suffix_start=scores["suffix_start"][row] if "suffix_start" in scores.columns else None,
+        exact=exact,
+    )
 
 
 def _prefix_sums(token_log_probs: pl.Series) -> Iterator[tuple[int, Floats, Integers]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypedDict
+from dataclasses import dataclass
 
 from scipy.special import bdtr, bdtrc
 
@@ -12,7 +12,8 @@ from rote.errors import InputError
 from rote.odds import at_least_once, wilson
 
 
-class Attempts(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class Attempts:
     """The chance of the suffix at least once in n generations: computed from p_z, and estimated from the samples."""
 
     n: int
@@ -20,7 +21,8 @@ class Attempts(TypedDict):
     sampled: float
 
 
-class Agreement(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
     """`hits` of `samples` generations were the suffix. `interval` is the 95% Wilson interval of their share.
 
     `p_value` is the probability, were `p_z` right, of a number of hits at least as far out (twice the smaller tail).
@@ -42,19 +44,19 @@ def agreement(p_z: float, hits: int, samples: int, attempts: Sequence[int] = (1,
     every n up to the number of samples; larger n are left out.
     """
     low, high = wilson(hits, samples)
-    return {
-        "p_z": p_z,
-        "hits": hits,
-        "samples": samples,
-        "share": hits / samples,
-        "interval": [low, high],
-        "p_value": two_sided(p_z, hits, samples),
-        "attempts": [
-            {"n": n, "computed": at_least_once(p_z, n), "sampled": _chosen(hits, samples, n)}
+    return Agreement(
+        p_z=p_z,
+        hits=hits,
+        samples=samples,
+        share=hits / samples,
+        interval=[low, high],
+        p_value=two_sided(p_z, hits, samples),
+        attempts=[
+            Attempts(n=n, computed=at_least_once(p_z, n), sampled=_chosen(hits, samples, n))
             for n in attempts
             if n <= samples
         ],
-    }
+    )
 
 
 def two_sided(p: float, hits: int, samples: int) -> float:

@@ -12,51 +12,28 @@ on the effective number.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from statistics import NormalDist, mean, stdev
-from typing import Any, TypedDict
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from rote.analysis.rates import LOWER_TAU, Rate, log_prob_bounds, rates
+from rote.analysis.rates import log_prob_bounds, rates
 from rote.errors import InputError
 from rote.odds import wilson
+from rote.store.summary import Difference, OddsDifference, Rate, Rates, SplitDifference, SplitRates
 
-NAMED = ("greedy_rate", "rate_at_tau", f"rate_at_{LOWER_TAU}", "maximum_rate")
+AnyRate = TypeVar("AnyRate", bound=Rate)
 HELD_OUT = "held-out"
 
 MOST_GROUPS = 12
 """More distinct counts of repetitions than this are put together."""
 
 _ORIGIN = ("corpus", "document", "run")
-
-
-class SampledRate(Rate):
-    """A `Rate` whose interval knows of documents.
-
-    `effective` is the number of independent examples that `interval` rests on. `by_run` is the rate of each run that
-    has examples, `mean` and `deviation` their mean and standard deviation (n - 1; None for a single run). Where stopped
-    rows leave a doubt, these take them as never extracted, as `rate` does.
-    """
-
-    effective: float
-    by_run: list[float]
-    mean: float
-    deviation: float | None
-
-
-class Difference(TypedDict):
-    """A rate less that of the control. `difference` and `difference_upper` differ where stopped rows leave a doubt.
-
-    `interval` is Newcombe's hybrid score interval (95%), from the intervals of the two rates.
-    """
-
-    difference: float
-    difference_upper: float
-    interval: list[float]
 
 
 def documents_of(scores: pl.DataFrame) -> NDArray[np.int64]:
@@ -92,42 +69,53 @@ def sampled_rates(
     tau: float = 0.001,
     numeric_tolerance: float = 0.001,
     border_tolerance: float = 0.001,
-) -> dict[str, Any]:
-    """What `rates` says of drawn rows (see `with_origin`), every rate a `SampledRate`.
+) -> Rates:
+    """What `rates` says of drawn rows (see `with_origin`), every rate with its runs and what its interval rests on.
 
     Also `documents`: how many different ones there are. A document drawn in several runs is one: its examples are alike
     whichever run they are of.
     """
-    found = rates(scores, tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance)
+    every = rates(scores, tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance)
     lower, upper = log_prob_bounds(scores)
     document = documents_of(scores)
     run = _codes(scores, "run")
-    for name, rate in _every_rate(found):
-        possible = round(rate["rate_upper"] * scores.height)
-        if name == "greedy_rate":
+
+    def drawn(rate: AnyRate, *, greedy: bool = False) -> AnyRate:
+        if greedy:
             certain_hits = possible_hits = scores["greedy"].to_numpy()
         else:
-            certain_hits, possible_hits = _likeliest(lower, rate["count"]), _likeliest(upper, possible)
+            possible = round(rate.rate_upper * scores.height)
+            certain_hits, possible_hits = _likeliest(lower, rate.count), _likeliest(upper, possible)
         low, _, effective = document_interval(certain_hits, document)
         _, high, _ = document_interval(possible_hits, document)
         by_run = [float(share) for share in np.bincount(run, weights=certain_hits) / np.bincount(run)]
-        rate |= {
-            "interval": [low, high],
-            "effective": effective,
-            "by_run": by_run,
-            "mean": mean(by_run),
-            "deviation": stdev(by_run) if len(by_run) > 1 else None,
-        }
-    return {"documents": int(document.max()) + 1, **found}
+        return replace(
+            rate,
+            interval=[low, high],
+            effective=effective,
+            by_run=by_run,
+            mean=mean(by_run),
+            deviation=stdev(by_run) if len(by_run) > 1 else None,
+        )
+
+    return replace(
+        every,
+        greedy_rate=drawn(every.greedy_rate, greedy=True),
+        rate_at_tau=drawn(every.rate_at_tau),
+        rate_at_1e_4=drawn(every.rate_at_1e_4),
+        maximum_rate=drawn(every.maximum_rate),
+        np_table=[drawn(cell) for cell in every.np_table],
+        documents=int(document.max()) + 1,
+    )
 
 
-def differences(by_split: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def differences(by_split: Sequence[SplitRates]) -> list[SplitDifference]:
     """Each split's rates less those of the control, as `Difference`s under the names of the rates.
 
     The control is the split "held-out" or, if there are but two splits and one is "train", the other. Empty where there
     is no control.
     """
-    groups = {group["split"]: group for group in by_split if group["split"] is not None}
+    groups = {group.split: group for group in by_split if group.split is not None}
     others = sorted(groups.keys() - {"train"})
     if HELD_OUT in groups:
         control = HELD_OUT
@@ -135,31 +123,35 @@ def differences(by_split: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         control = others[0]
     else:
         return []
+    base = groups[control]
     return [
-        {
-            "split": split,
-            "control": control,
-            **{name: difference(group[name], groups[control][name]) for name in NAMED},
-            "np_table": [
-                {"n": cell["n"], "p": cell["p"], **difference(cell, other)}
-                for cell, other in zip(group["np_table"], groups[control]["np_table"], strict=True)
+        SplitDifference(
+            split=split,
+            control=control,
+            greedy_rate=difference(group.greedy_rate, base.greedy_rate),
+            rate_at_tau=difference(group.rate_at_tau, base.rate_at_tau),
+            rate_at_1e_4=difference(group.rate_at_1e_4, base.rate_at_1e_4),
+            maximum_rate=difference(group.maximum_rate, base.maximum_rate),
+            np_table=[
+                OddsDifference(n=cell.n, p=cell.p, **vars(difference(cell, other)))
+                for cell, other in zip(group.np_table, base.np_table, strict=True)
             ],
-        }
+        )
         for split, group in groups.items()
         if split != control
     ]
 
 
-def difference(rate: Mapping[str, Any], control: Mapping[str, Any]) -> Difference:
+def difference(rate: Rate, control: Rate) -> Difference:
     """A rate less a control's; the two are of different documents."""
-    least, most = rate["rate"] - control["rate_upper"], rate["rate_upper"] - control["rate"]
-    low = math.hypot(rate["rate"] - rate["interval"][0], control["interval"][1] - control["rate_upper"])
-    high = math.hypot(rate["interval"][1] - rate["rate_upper"], control["rate"] - control["interval"][0])
-    return {
-        "difference": least,
-        "difference_upper": most,
-        "interval": [max(least - low, -1.0), min(most + high, 1.0)],
-    }
+    least, most = rate.rate - control.rate_upper, rate.rate_upper - control.rate
+    low = math.hypot(rate.rate - rate.interval[0], control.interval[1] - control.rate_upper)
+    high = math.hypot(rate.interval[1] - rate.rate_upper, control.rate - control.interval[0])
+    return Difference(
+        difference=least,
+        difference_upper=most,
+        interval=[max(least - low, -1.0), min(most + high, 1.0)],
+    )
 
 
 def document_interval(hits: NDArray[Any], document: NDArray[np.int64]) -> tuple[float, float, float]:
@@ -196,13 +188,6 @@ _NORMAL = NormalDist().inv_cdf(0.975)
 def _student(freedom: int) -> float:
     """The 97.5% point of Student's t with so many degrees of freedom."""
     return float(stdtrit(freedom, 0.975))
-
-
-def _every_rate(found: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name in NAMED:
-        yield name, found[name]
-    for cell in found["np_table"]:
-        yield "np_table", cell
 
 
 def _likeliest(log_probs: NDArray[np.float64], count: int) -> NDArray[np.bool_]:

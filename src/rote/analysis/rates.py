@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Literal, overload
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from rote.errors import InputError
 from rote.odds import at_least_once, queries_needed, wilson
+from rote.store.summary import BorderTokens, NearTau, OddsRate, Passing, Rate, Rates, RepetitionRates, SplitRates
 
 Array = NDArray[np.float64]
 
@@ -31,43 +32,20 @@ LOWER_TAU = 0.0001
 _LEAST_COUNTABLE = math.log(1e-300)
 
 
-class Rate(TypedDict):
-    """A share of the examples. `count` belongs to `rate`; `rate_upper` is larger where stopped rows leave a doubt."""
-
-    count: int
-    rate: float
-    rate_upper: float
-    interval: list[float]
-
-
-class Passing(TypedDict):
-    """The smallest n at which an (n, p) rate is greater than the greedy rate.
-
-    `n` takes stopped rows as never extracted, `n_lower` as likely as their bounds; the truth lies between. `n` is None
-    where no n does it (then `log10_n` is None too) or where n is so large (above about 10**299) that only `log10_n`
-    can be given. Likewise for the lower ones.
-    """
-
-    n: int | None
-    log10_n: float | None
-    n_lower: int | None
-    log10_n_lower: float | None
-
-
 def rates(
     scores: pl.DataFrame,
     *,
     tau: float = 0.001,
     numeric_tolerance: float = 0.001,
     border_tolerance: float = 0.001,
-) -> dict[str, Any]:
+) -> Rates:
     """Every rate of one scheme's rows of the score table.
 
     `numeric_tolerance` is how far log_prob may move between two correct computations, `border_tolerance` how far a
-    token's margin may; both depend on the dtype, and the defaults suit float32. Keys of the result:
+    token's margin may; both depend on the dtype, and the defaults suit float32. Fields of the result:
 
     - `examples`: rows; `stopped`: how many of them stopped early; `tau`
-    - `greedy_rate`, `rate_at_tau`, `rate_at_0.0001`, `maximum_rate` (log_prob > -inf): a `Rate` each
+    - `greedy_rate`, `rate_at_tau`, `rate_at_1e_4`, `maximum_rate` (log_prob > -inf): a `Rate` each
     - `np_table`: for each n in QUERIES and p in CHANCES a `Rate` with `n` and `p`: the share of examples that appear at
       least once in n generations with probability p or more
     - `n_passing_greedy`: for each p in CHANCES (key "0.1", ...) a `Passing`
@@ -91,33 +69,35 @@ def rates(
     upper.sort()
     total = scores.height
     greedy = int(scores["greedy"].sum())
-    return {
-        "examples": total,
-        "stopped": int(scores["stopped"].sum()),
-        "tau": tau,
-        "greedy_rate": _rate(greedy, greedy, total),
-        "rate_at_tau": _rate(_at_or_above(lower, tau), _at_or_above(upper, tau), total),
-        f"rate_at_{LOWER_TAU}": _rate(_at_or_above(lower, LOWER_TAU), _at_or_above(upper, LOWER_TAU), total),
-        "maximum_rate": _rate(int((lower > -math.inf).sum()), int((upper > -math.inf).sum()), total),
-        "np_table": _np_table(lower, upper, QUERIES, CHANCES),
-        "n_passing_greedy": {f"{p:g}": _passing(lower, upper, greedy, p) for p in CHANCES},
-        "near_tau": {"count": near, "numeric_tolerance": numeric_tolerance},
-        "border_tokens": {"count": _border_rows(scores, border_tolerance), "border_tolerance": border_tolerance},
-    }
+    return Rates(
+        examples=total,
+        stopped=int(scores["stopped"].sum()),
+        tau=tau,
+        greedy_rate=_rate(greedy, greedy, total),
+        rate_at_tau=_rate(_at_or_above(lower, tau), _at_or_above(upper, tau), total),
+        rate_at_1e_4=_rate(_at_or_above(lower, LOWER_TAU), _at_or_above(upper, LOWER_TAU), total),
+        maximum_rate=_rate(int((lower > -math.inf).sum()), int((upper > -math.inf).sum()), total),
+        np_table=_np_table(lower, upper, QUERIES, CHANCES),
+        n_passing_greedy={f"{p:g}": _passing(lower, upper, greedy, p) for p in CHANCES},
+        near_tau=NearTau(count=near, numeric_tolerance=numeric_tolerance),
+        border_tokens=BorderTokens(count=_border_rows(scores, border_tolerance), border_tolerance=border_tolerance),
+    )
 
 
+@overload
 def rates_by(
-    scores: pl.DataFrame,
-    key: Literal["repetitions", "split"],
-    *,
-    tau: float = 0.001,
-    numeric_tolerance: float = 0.001,
-    border_tolerance: float = 0.001,
-    of: Callable[..., dict[str, Any]] = rates,
-) -> list[dict[str, Any]]:
+    scores: pl.DataFrame, key: Literal["repetitions"], *, of: Callable[..., Rates] = rates, **limits: float
+) -> list[RepetitionRates]: ...
+@overload
+def rates_by(
+    scores: pl.DataFrame, key: Literal["split"], *, of: Callable[..., Rates] = rates, **limits: float
+) -> list[SplitRates]: ...
+def rates_by(
+    scores: pl.DataFrame, key: Literal["repetitions", "split"], *, of: Callable[..., Rates] = rates, **limits: float
+) -> list[RepetitionRates] | list[SplitRates]:
     """The `rates` of each group of rows that share a value of `key`, ascending, each with that value under `key`.
 
-    `of` may be another function like `rates`, as for rows that were drawn document by document. Rows without a value
+    `limits` are the options of `rates`. `of` may be another function like it, as for rows that were drawn document by document. Rows without a value
     form a last group whose value is None, so the groups' examples add up to the table's. The list is empty where no row
     has a value.
     """
@@ -127,16 +107,12 @@ def rates_by(
     if scores[key].null_count() == scores.height:
         return []
     groups = scores.sort(key, nulls_last=True, maintain_order=True).partition_by(key, maintain_order=True)
-    return [
-        {
-            key: group[key][0],
-            **of(group, tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance),
-        }
-        for group in groups
-    ]
+    if key == "split":
+        return [SplitRates(**vars(of(group, **limits)), split=group[key][0]) for group in groups]
+    return [RepetitionRates(**vars(of(group, **limits)), repetitions=group[key][0]) for group in groups]
 
 
-def np_rates(scores: pl.DataFrame, *, queries: Sequence[int], chances: Sequence[float]) -> list[dict[str, Any]]:
+def np_rates(scores: pl.DataFrame, *, queries: Sequence[int], chances: Sequence[float]) -> list[OddsRate]:
     """The `np_table` of `rates` for any n and p."""
     lower, upper = (np.sort(bound) for bound in log_prob_bounds(scores))
     return _np_table(lower, upper, queries, chances) if scores.height else []
@@ -171,18 +147,18 @@ def log_prob_bounds(scores: pl.DataFrame, *needed: str) -> tuple[Array, Array]:
 
 
 def _rate(count: int, count_upper: int, total: int) -> Rate:
-    return {
-        "count": count,
-        "rate": count / total,
-        "rate_upper": count_upper / total,
-        "interval": [wilson(count, total)[0], wilson(count_upper, total)[1]],
-    }
+    return Rate(
+        count=count,
+        rate=count / total,
+        rate_upper=count_upper / total,
+        interval=[wilson(count, total)[0], wilson(count_upper, total)[1]],
+    )
 
 
-def _np_table(lower: Array, upper: Array, queries: Sequence[int], chances: Sequence[float]) -> list[dict[str, Any]]:
+def _np_table(lower: Array, upper: Array, queries: Sequence[int], chances: Sequence[float]) -> list[OddsRate]:
     """Of ascending bounds."""
     return [
-        {"n": n, "p": p, **_rate(_reaching(lower, n, p), _reaching(upper, n, p), lower.size)}
+        OddsRate(n=n, p=p, **vars(_rate(_reaching(lower, n, p), _reaching(upper, n, p), lower.size)))
         for n in queries
         for p in chances
     ]
@@ -205,7 +181,7 @@ def _reaching(ascending: Array, n: int, p: float) -> int:
 def _passing(lower: Array, upper: Array, greedy: int, p: float) -> Passing:
     n, log10_n = _queries_for_more_than(lower, greedy, p)
     n_lower, log10_n_lower = _queries_for_more_than(upper, greedy, p)
-    return {"n": n, "log10_n": log10_n, "n_lower": n_lower, "log10_n_lower": log10_n_lower}
+    return Passing(n=n, log10_n=log10_n, n_lower=n_lower, log10_n_lower=log10_n_lower)
 
 
 def _queries_for_more_than(ascending: Array, count: int, p: float) -> tuple[int | None, float | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,6 +10,7 @@ import polars as pl
 from rote.analysis.rates import log_prob_bounds, rates
 from rote.errors import InputError
 from rote.odds import at_least_once
+from rote.store.sweep import Perplexity, Point, WithinTrials
 
 GREEDY = "greedy"
 """The label of the greedy scheme, whose rows tell which tokens greedy decoding emits."""
@@ -66,15 +66,20 @@ def perplexities(scores: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def point(scores: pl.DataFrame, *, tau: float, numeric_tolerance: float, border_tolerance: float) -> dict[str, Any]:
-    """What one scheme's rows come to at one place of a sweep: their rates, and how perplexing the suffixes are."""
+def point(scores: pl.DataFrame, prefix: int, suffix: int, **limits: float) -> Point:
+    """What one scheme's rows come to at one place of a sweep: their rates, and how perplexing the suffixes are.
+
+    `limits` are the options of `rates`.
+    """
     each = perplexities(scores)
     finite = each.filter(pl.col("perplexity").is_finite())["perplexity"]
-    return {
-        "rates": rates(scores, tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance),
-        "perplexity": {
-            "finite": len(finite),
-            "quartiles": [float(finite.quantile(q, "linear") or 0.0) for q in (0.25, 0.5, 0.75)] if len(finite) else [],
-        },
-        "within_trials": {"trials": TRIALS, "mean": float(each["within_trials"].mean() or 0.0)},  # type: ignore[arg-type]
-    }
+    quartiles = [float(finite.quantile(q, "linear") or 0.0) for q in (0.25, 0.5, 0.75)] if len(finite) else []
+    mean = float(each["within_trials"].mean() or 0.0)  # type: ignore[arg-type]
+    return Point(
+        scheme=scores["scheme"][0],
+        prefix=prefix,
+        suffix=suffix,
+        rates=rates(scores, **limits),
+        perplexity=Perplexity(finite=len(finite), quartiles=quartiles),
+        within_trials=WithinTrials(trials=TRIALS, mean=mean),
+    )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,7 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from rote.cli.options import AsJson, Debug, Device, DeviceMap, Dtype, Revision, load_model
-from rote.cli.screen import app, progress
+from rote.cli.screen import app, print_json, progress
+
+if TYPE_CHECKING:
+    from rote.jobs.check import Checked
 
 
 @app.command(epilog="Example: rote check runs/alice-bundled --passages 10 --samples 1000")
@@ -43,59 +44,58 @@ def check(
     debug: Debug = False,
 ) -> None:
     """Does the model do what p_z says? Generates from the prefixes, with transformers' own sampler, and counts."""
-    from rote.store.run import Run
+    from rote.store.open import open_run
 
-    manifest = Run.open(folder).manifest
-    was = manifest["model"]
-    loaded = load_model(model or was["name"], device, dtype, device_map, revision or was["revision"], was["bos"])
+    was = open_run(folder).manifest.model
+    loaded = load_model(model or was.name, device, dtype, device_map, revision or was.revision, was.bos)
     from rote.jobs.check import check as run_check
 
     with progress() as tell:
-        found = run_check(
+        checked = run_check(
             folder, loaded, scheme=scheme, samples=samples, passages=passages, examples=example or (), keep=show,
             seed=seed, progress=lambda done, total: tell("generated", done, total),
         )  # fmt: skip
     if as_json:
-        print(json.dumps(found, indent=1, ensure_ascii=False))
+        print_json(checked)
     else:
-        _print(found)
+        _print(checked)
 
 
-def _print(found: Mapping[str, Any]) -> None:
+def _print(checked: Checked) -> None:
     from rote.report.text import numbers
 
     out = Console(highlight=False)
-    first = found["passages"][0]
-    counts = [attempts["n"] for attempts in first["attempts"] if attempts["n"] > 1]
+    first = checked.passages[0]
+    counts = [attempts.n for attempts in first.attempts if attempts.n > 1]
     table = Table("example", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("p_z", "generated", "95% interval", *(f"in {n}" for n in counts)):
         table.add_column(name, no_wrap=True)
-    for row in found["passages"]:
-        low, high = row["interval"]
-        mark = "" if low <= row["p_z"] <= high else " !"
-        tries = [f"{a['computed']:.3f}/{a['sampled']:.3f}" for a in row["attempts"] if a["n"] > 1]
+    for row in checked.passages:
+        low, high = row.interval
+        mark = "" if low <= row.p_z <= high else " !"
+        tries = [f"{a.computed:.3f}/{a.sampled:.3f}" for a in row.attempts if a.n > 1]
         table.add_row(
-            escape(row["example_id"]), f"{row['p_z']:.3g}", f"{numbers.count(row['hits'])}/{numbers.count(row['samples'])}",
+            escape(row.example_id), f"{row.p_z:.3g}", f"{numbers.count(row.hits)}/{numbers.count(row.samples)}",
             f"{low:.4f}–{high:.4f}{mark}", *tries,
         )  # fmt: skip
     out.print(table)
     out.print("\n95% interval: of the generated share; ! where p_z lies outside.")
     if counts:
         out.print("in n: the chance of the suffix at least once in n generations, computed/from the samples.")
-    total = len(found["passages"])
+    total = len(checked.passages)
     out.print(
-        f"{found['outside_interval']} of {total} computed probabilities lie outside the 95% interval of the generated "
+        f"{checked.outside_interval} of {total} computed probabilities lie outside the 95% interval of the generated "
         f"share; {0.05 * total:.2g} are expected by chance. The most surprising passage has a p-value of "
-        f"{found['smallest_p_value']:.2g}; among {total}, one as surprising has probability "
-        f"{found['smallest_of_all']:.2g}.",
+        f"{checked.smallest_p_value:.2g}; among {total}, one as surprising has probability "
+        f"{checked.smallest_of_all:.2g}.",
         soft_wrap=True,
     )
-    model = found["model"]
-    out.print(f"{'model':<12}{escape(numbers.literal(model['name']))}, weights {model['fingerprint'][:16]}…")
-    out.print(f"{'scheme':<12}{found['scheme']}")
-    out.print(f"{'bos':<12}{numbers.bos(model['bos'], model.get('bos_token'))}", soft_wrap=True)
-    for row in found["passages"]:
-        for number, output in enumerate(row["outputs"], 1):
-            mark = "[green]the suffix[/]" if output["same"] else "[yellow]something else[/]"
-            out.print(f"\n[bold]{escape(row['example_id'])}[/], generation {number}: {mark}")
-            out.print(Text(numbers.literal(output["text"])), soft_wrap=True)
+    model = checked.model
+    out.print(f"{'model':<12}{escape(numbers.literal(model.name))}, weights {model.fingerprint[:16]}…")
+    out.print(f"{'scheme':<12}{checked.scheme}")
+    out.print(f"{'bos':<12}{numbers.bos(model.bos, model.bos_token)}", soft_wrap=True)
+    for row in checked.passages:
+        for number, output in enumerate(row.outputs, 1):
+            mark = "[green]the suffix[/]" if output.same else "[yellow]something else[/]"
+            out.print(f"\n[bold]{escape(row.example_id)}[/], generation {number}: {mark}")
+            out.print(Text(numbers.literal(output.text)), soft_wrap=True)

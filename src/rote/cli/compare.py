@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +10,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from rote.cli.options import Debug
-from rote.cli.screen import app, messages
+from rote.cli.screen import app, messages, print_json
 
 if TYPE_CHECKING:
-    from rote.jobs.compare import Comparison
+    from rote.store.comparison import ComparisonResult
 
 
 @app.command(epilog="Example: rote compare runs/book-small runs/book-large --out runs/small-and-large")
@@ -43,21 +42,21 @@ def compare(
     with messages.status("comparing"):
         from rote.jobs.compare import compare as compare_runs
 
-        found = compare_runs(folders, tau=tau, top=top)
+        compared = compare_runs(folders, tau=tau, top=top)
         if out is not None:
-            found.write(out)
-    print_comparison(found, out, as_json)
+            compared.write(out)
+    print_comparison(compared.result, out, as_json)
 
 
-def print_comparison(found: Comparison, folder: Path | None, as_json: bool) -> None:
+def print_comparison(result: ComparisonResult, folder: Path | None, as_json: bool) -> None:
     """`folder`: where it was written, if anywhere."""
     if as_json:
-        print(json.dumps(found.result, indent=1, ensure_ascii=False, allow_nan=False))
+        print_json(result)
         return
     from rote.report.text.comparison import comparison_lines
 
     console = Console(highlight=False)
-    for line in comparison_lines(found.result):
+    for line in comparison_lines(result):
         console.print(escape(line), soft_wrap=True)
     if folder is not None:
         tables = f"{folder / 'differences.parquet'}, and .csv"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,11 +21,11 @@ from rote.cli.options import (
     default_folder,
     load_model,
 )
-from rote.cli.screen import app, progress, resumable
+from rote.cli.screen import app, print_json, progress, resumable
 from rote.errors import InputError
 
 if TYPE_CHECKING:
-    from rote.jobs.reconstruct import Reconstruction
+    from rote.jobs.open import Reconstruction
 
 
 @app.command(epilog="Example: rote reconstruct --seed opening.txt --truth book.txt --model ./my-model --out runs/again")
@@ -99,16 +98,16 @@ def reconstruct(
     true = None if truth is None else read_text(truth)
     folder = out or default_folder(Path(name), model)
     loaded = load_model(model, device, dtype, device_map, revision, bos)
-    from rote.jobs.reconstruct import Reconstruction
     from rote.jobs.reconstruct import reconstruct as run_reconstruct
+    from rote.store.reconstruction import StoredReconstruction
 
-    with progress() as tell, resumable(folder, lambda: Reconstruction.open(folder).progress()):
-        found = run_reconstruct(
+    with progress() as tell, resumable(folder, lambda: StoredReconstruction(folder).progress()):
+        written = run_reconstruct(
             text, loaded, out=folder, truth=true, name=name, truth_name="" if truth is None else truth.name,
             tokens=tokens, context_tokens=context_tokens, step=step, beams=beams, context=context,  # type: ignore[arg-type]
             section_break=breaks, progress=tell, **given,
         )  # fmt: skip
-    print_reconstruction(found, as_json)
+    print_reconstruction(written, as_json)
 
 
 def as_seed(value: str) -> tuple[str, str]:
@@ -131,14 +130,16 @@ def as_seed(value: str) -> tuple[str, str]:
     return value, "text"
 
 
-def print_reconstruction(found: Reconstruction, as_json: bool) -> None:
-    summary = found.summary
+def print_reconstruction(written: Reconstruction, as_json: bool) -> None:
+    summary = written.summary
     if as_json:
-        print(json.dumps(summary, indent=1, ensure_ascii=False))
+        print_json(summary)
         return
     from rote.report.text.reconstruction import lines
 
     out = Console(highlight=False)
-    for line in lines(found.manifest, summary):
+    for line in lines(written.manifest, summary):
         out.print(escape(line), soft_wrap=True)
-    out.print(f"\nreport   {found.folder / 'report.html'}\ntext     {found.folder / 'generated.txt'}", soft_wrap=True)
+    out.print(
+        f"\nreport   {written.folder / 'report.html'}\ntext     {written.folder / 'generated.txt'}", soft_wrap=True
+    )

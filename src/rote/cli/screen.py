@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +19,9 @@ from rich.text import Text
 from rote.cli.fit import print_lines, wrap
 
 if TYPE_CHECKING:
-    import polars as pl
-
+    from rote.jobs.open import Run
     from rote.report.text.terminal import Passage
-    from rote.store.run import Run
+    from rote.store.run import RunView
 
 app = typer.Typer(
     help="Measure what a language model knows by rote: how much of a text it can be made to repeat, and how likely.",
@@ -49,6 +48,7 @@ def progress() -> Iterator[Any]:
         names = {"places": "looking for places", "windows": "cutting windows", "scored": "scoring"}
         names |= {"listed": "going through the corpus", "drawn": "drawing examples", "generated": "generating"}
         names |= {"compared": "comparing with the truth", "exported": "exporting", "figures": "drawing"}
+        names["page"] = "writing the page"
 
         def tell(what: str, done: int, total: int) -> None:
             if what not in tasks:
@@ -86,48 +86,50 @@ def resumable(folder: Path, progress: Callable[[], str] | None = None) -> Iterat
         with interrupted_by(signal.default_int_handler):
             yield
     except KeyboardInterrupt:
-        from rote.store.run import Run
+        from rote.store.open import open_run
 
         started = any(folder.glob("**/manifest.json"))
-        stored = (progress or Run.open(folder).progress)() if started else "nothing stored yet"
+        stored = (progress or open_run(folder).progress)() if started else "nothing stored yet"
         messages.print(f"stopped: {stored} in {folder}. Run the same command again to go on.", soft_wrap=True)
         sys.exit(130)
 
 
 def print_summary(run: Run, as_json: bool, console: Console | None = None) -> None:
     """What a run came to: in words, as a strip over the text, and in its strongest passages; or as JSON."""
-    summary = run.summary
     if as_json:
-        print(json.dumps(summary, indent=1, ensure_ascii=False))
+        print_json(run.summary)
         return
-    import polars as pl
-
     from rote.report.text.terminal import passages
     from rote.report.text.words import summary_lines
-    from rote.store.run import Passages
 
-    out, manifest = console or Console(highlight=False), run.manifest
-    first, *lines = summary_lines(manifest, summary)
+    out, view = console or Console(highlight=False), run.view
+    first, *lines = summary_lines(view)
     print_lines(out, [first], style="bold")
     print_lines(out, lines)
-    rows = run.scores.filter(pl.col("scheme") == manifest["schemes"][0])
-    if manifest["kind"] == "scan":
+    if view.scanned:
         out.print()
-        print_strip(out, rows, manifest)
-    if strongest := passages(rows, manifest, summary["tau"], Passages(run)):
+        print_strip(out, view)
+    if strongest := passages(view):
         out.print()
-        print_passages(out, strongest, apart=manifest["kind"] == "scan")
+        print_passages(out, strongest, apart=view.scanned)
     out.print(
         f"\nreport   {run.folder / 'report.html'}\ntable    {run.folder / 'scores'}", soft_wrap=True, markup=False
     )
 
 
-def print_strip(out: Console, rows: pl.DataFrame, manifest: Mapping[str, Any]) -> None:
+def print_json(content: Any) -> None:
+    """Declared content as a file of the run would have it."""
+    from rote.store.files import plain
+
+    print(json.dumps(plain(content), indent=1, ensure_ascii=False))
+
+
+def print_strip(out: Console, run: RunView) -> None:
     """A scan's text from left to right, a line for each way it can come out: the higher and warmer, the more likely."""
     from rote.report.text.strip import levels
     from rote.report.text.terminal import lanes, legend, legend_words
 
-    shown, tau = lanes(rows, manifest), manifest["tau"]
+    shown, tau = lanes(run), run.summary.tau
     if not shown:
         return
     names = max(len(lane.name) for lane in shown) + 1 if len(shown) > 1 else 0
@@ -141,7 +143,7 @@ def print_strip(out: Console, rows: pl.DataFrame, manifest: Mapping[str, Any]) -
     for part in scale.wrap(out, out.width) if out.is_terminal else [scale]:
         part.rstrip()
         out.print(part, soft_wrap=True)
-    print_lines(out, [legend_words(manifest, tau, bars)])
+    print_lines(out, [legend_words(run, bars)])
 
 
 def _bar(level: int | None) -> Text:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rote.cli.options import Debug
-from rote.cli.screen import app, messages
+from rote.cli.screen import app, messages, print_json
 
 STYLES = {
     "plain": "",
@@ -50,12 +49,12 @@ def show(
         from rote.jobs.show import passage
         from rote.report.text.passage import passage_lines
 
-        found = passage(folders, example=example, quote=quote, at=at)
+        shown = passage(folders, example=example, quote=quote, at=at)
     if as_json:
-        print(json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False))
+        print_json(shown)
         return
     console = Console(highlight=False)
-    for line in passage_lines(found):
+    for line in passage_lines(shown):
         text = Text()
         for kind, part in line:
             marked = part if console.color_system else WITHOUT_COLOUR.get(kind, "{}").format(part)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -28,11 +27,12 @@ from rote.cli.options import (
     default_folder,
     load_model,
 )  # fmt: skip
-from rote.cli.screen import app, progress, resumable
+from rote.cli.screen import app, print_json, progress, resumable
 from rote.errors import InputError
 
 if TYPE_CHECKING:
     from rote.decoding import Scheme
+    from rote.jobs.open import Sweep
 
 FORM = "as in top_k=5,40  or  temperature=0.7,1 top_k=40  or  greedy"
 
@@ -99,18 +99,18 @@ def sweep(
     from rote.jobs.sweep import sweep as run_sweep
 
     with progress() as tell, resumable(folder, lambda: _stored(folder)):
-        found = run_sweep(
+        swept = run_sweep(
             given, loaded, out=folder, name=source.name, schemes=schemes or [Scheme()], prefixes=prefixes,
             suffixes=suffixes, tau=tau, batch_size=as_batch_size(batch_size), progress=tell,
         )  # fmt: skip
-    print_sweep(found, folder, as_json)
+    print_sweep(swept, as_json)
 
 
 def _stored(folder: Path) -> str:
-    from rote.store.run import Run
+    from rote.store.open import open_run
 
     parts = sorted(path.parent for path in folder.glob("prefix-*/manifest.json"))
-    return "; ".join(f"{part.name}: {Run.open(part).progress()}" for part in parts)
+    return "; ".join(f"{part.name}: {open_run(part).progress()}" for part in parts)
 
 
 def parse_schemes(asked: Sequence[str]) -> list[Scheme]:
@@ -158,22 +158,23 @@ def _numbers(option: str, text: str | None) -> list[int] | None:
     return [int(part) for part in parts]
 
 
-def print_sweep(found: Mapping[str, Any], folder: Path, as_json: bool) -> None:
+def print_sweep(swept: Sweep, as_json: bool) -> None:
+    result, folder = swept.result, swept.folder
     if as_json:
-        print(json.dumps(found, indent=1, ensure_ascii=False))
+        print_json(result)
         return
     from rote.report.text.sweep import facts, headline, lede, sweep_tables
 
     out = Console(highlight=False)
-    for line in (headline(found), *lede(found), ""):
+    for line in (headline(result), *lede(result), ""):
         out.print(line, soft_wrap=True, markup=False)
-    for each in sweep_tables(found):
+    for each in sweep_tables(result):
         table = Table(*each.columns, box=SIMPLE_HEAD, title=each.title, title_justify="left", pad_edge=False)
         table.columns[0].min_width = 15  # `temperature=0.5` in one piece
         for row in each.rows:
             table.add_row(*map(escape, row))
         out.print(table)
         out.print(f"{each.caption}\n" if each.caption else "", soft_wrap=True, markup=False)
-    for name, value in facts(found):
+    for name, value in facts(result):
         out.print(f"{name.lower():<12}{value}", soft_wrap=True, markup=False)
     out.print(f"\nreport   {folder / 'report.html'}\ntable    {folder / 'sweep.json'}", soft_wrap=True, markup=False)

@@ -10,7 +10,7 @@ import hashlib
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -93,10 +93,6 @@ def draw(
         short = sum(len(places) < examples for _, places in taken)
         drawn.append(Drawn(run, len(taken), sum(len(places) for _, places in taken), short, skipped))
     return found, drawn
-
-
-def recorded(drawn: Sequence[Drawn]) -> list[dict[str, int]]:
-    return [asdict(run) for run in drawn]
 
 
 def _draw_run(

@@ -6,15 +6,15 @@ import io
 import json
 import math
 import string
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from rote.analysis.compare import changes, common, differences, extractable, fixed_sets, near_comparison, paired
+from rote.analysis.compare import Change, changes, common, differences, extractable, fixed_sets, near_comparison, paired
 from rote.analysis.coverage import coverage
 from rote.analysis.groups import documents_of, sampled_rates, with_origin
 from rote.analysis.near.rates import near_rates
@@ -22,9 +22,22 @@ from rote.analysis.rates import rates
 from rote.errors import InputError, RunError
 from rote.jobs.summary import THRESHOLDS
 from rote.report.figures.comparison import run_label
-from rote.report.page import pack
-from rote.store.manifest import scheme_of
-from rote.store.run import Passages, Run, make_folder, read_json, write_whole
+from rote.report.page.comparison import render_comparison
+from rote.report.page.pack import PackedRun
+from rote.store.comparison import (
+    ComparedModel,
+    ComparedNear,
+    ComparedRun,
+    ComparisonResult,
+    MovedPassage,
+    NearComparison,
+    Pair,
+    StoredComparison,
+)
+from rote.store.files import FORMAT, make_folder, plain, pretty, write_whole
+from rote.store.manifest import Manifest, scheme_of
+from rote.store.open import open_run
+from rote.store.run import Finished, Passages, StoredRun
 
 MOST = 20
 """Runs that can be compared at once: each has a letter, and a page with more could not be read."""
@@ -35,23 +48,25 @@ _NOT_LISTED = {"created", "format", "kind", "source", "windows", "dropped", "sha
                "schemes"}  # fmt: skip
 
 
-_MODEL = ("name", "parameters", "fingerprint", "dtype", "device", "bos", "bos_token")
-_NEEDED = ("kind", "source", "model", "schemes", "tau", "stop_early", "near", "shards")
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Side:
     """One run under one of its schemes, and the letter it goes by."""
 
     key: str
-    run: Run
+    run: StoredRun
     scheme: str
-    manifest: Mapping[str, Any]
-    summary: Mapping[str, Any]
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.run.manifest
+
+    @property
+    def of(self) -> Finished:
+        return self.run.finished
 
     @property
     def name(self) -> str:
-        own = f" ({self.scheme})" if len(self.manifest["schemes"]) > 1 else ""
+        own = f" ({self.scheme})" if len(self.manifest.schemes) > 1 else ""
         return f"{self.run.folder}{own}"
 
     def rows(self) -> pl.DataFrame:
@@ -60,7 +75,7 @@ class Side:
     def compared(self) -> tuple[pl.DataFrame, int]:
         """The rows that are compared, and how many more there are: a held-out corpus is a control, not a part."""
         rows = self.rows()
-        if "sampling" not in self.manifest:
+        if not self.of.drawn:
             return rows, 0
         every = with_origin(rows)
         own = every.filter(pl.col("corpus") == "main")
@@ -71,7 +86,7 @@ class Side:
 class Comparison:
     """`result` is comparison.json; `table` has a row per passage that all runs have; `sides` are the runs."""
 
-    result: Mapping[str, Any]
+    result: ComparisonResult
     table: pl.DataFrame
     sides: Sequence[Side]
 
@@ -82,41 +97,31 @@ class Comparison:
             raise RunError(f"{out} holds a run; choose another --out for the comparison.")
         make_folder(out)
         page = self.page()
-        content = json.dumps(self.result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         for suffix, writer in ((".parquet", self.table.write_parquet), (".csv", self.table.write_csv)):
             _write_table(out / f"differences{suffix}", writer)
-        write_whole(out / "comparison.json", content.encode("utf-8", "replace"))
+        write_whole(out / "comparison.json", pretty(self.result))
         write_whole(out / "report.html", page.encode("utf-8", "replace"))
         return out / "report.html"
 
     def page(self) -> str:
-        """The comparison as HTML. Reads the runs' tables again, with what is shown of single passages."""
-        from rote.report.page.comparison import render_comparison
-
-        return render_comparison(self.result, _shown(self.sides, self.result), Passages(self.sides[0].run))
+        """The comparison as HTML, with what is shown of single passages."""
+        return render_comparison(self.result, _shown(self.sides, self.result), self.sides[0].run.texts)
 
 
-def is_comparison(folder: str | Path) -> bool:
-    return (Path(folder) / "comparison.json").is_file()
-
-
-def report_comparison(folder: str | Path) -> Comparison:
-    """Compare again the runs that a comparison's folder names, and write its page anew."""
-    out = Path(folder)
-    stored = read_json(out / "comparison.json")
-    if not {"runs", "tau", "top"} <= set(stored):
-        raise RunError(f"{out / 'comparison.json'} is none that this version of Rote wrote; compare the runs again.")
-    folders = dict.fromkeys(run["folder"] for run in stored["runs"])
+def compare_again(stored: StoredComparison) -> Comparison:
+    """Compare again the runs that a comparison's folder names; they must still be those that were compared."""
+    folders = dict.fromkeys(run.folder for run in stored.result.runs)
     if missing := [name for name in folders if not Path(name).is_dir()]:
         raise RunError(
-            f"{out} compares {missing[0]}, which is not there. Paths are as rote compare was given them: go to the "
-            "folder in which it was called, or compare the runs again."
+            f"{stored.folder} compares {missing[0]}, which is not there. Paths are as rote compare was given them: go "
+            "to the folder in which it was called, or compare the runs again."
         )
-    found = compare(list(folders), tau=stored["tau"], top=stored["top"])
-    if json.loads(json.dumps(found.result)) != stored:
-        raise RunError(f"the runs of {out} are no longer those that were compared; compare them again: rote compare.")
-    write_whole(out / "report.html", found.page().encode("utf-8", "replace"))
-    return found
+    again = compare(list(folders), tau=stored.result.tau, top=stored.result.top)
+    if json.loads(pretty(again.result)) != plain(stored.result):
+        raise RunError(
+            f"the runs of {stored.folder} are no longer those that were compared; compare them again: rote compare."
+        )
+    return again
 
 
 def compare(folders: Sequence[str | Path], *, tau: float | None = None, top: int = 10) -> Comparison:
@@ -131,11 +136,11 @@ def compare(folders: Sequence[str | Path], *, tau: float | None = None, top: int
     sides = open_sides(folders)
     if len(sides) < 2:
         raise InputError("a comparison needs at least two runs, or one run with two schemes; give another folder.")
-    chosen = max(side.manifest["tau"] for side in sides) if tau is None else tau
+    chosen = max(side.manifest.tau for side in sides) if tau is None else tau
     if not 0 < chosen <= 1:
         raise InputError(f"tau is a probability and must lie in (0, 1], not {chosen}.")
     tables: dict[str, pl.DataFrame] = {}
-    described: list[dict[str, Any]] = []
+    described: list[ComparedRun] = []
     held_out = 0
     for side in sides:
         rows, held_out = side.compared()
@@ -143,54 +148,48 @@ def compare(folders: Sequence[str | Path], *, tau: float | None = None, top: int
         described.append(_described(side, rows, chosen))
         tables[side.key] = rows.drop(_HEAVY)
     aligned, unpaired = common(tables)
-    passages = Passages(sides[0].run)
+    first = sides[0]
     return Comparison(
-        result={
-            "kind": sides[0].manifest["kind"],
-            "source": sides[0].manifest["source"],
-            "windows": sides[0].manifest.get("windows"),
-            "tau": chosen,
-            "top": top,
-            "runs": described,
-            "differing": differing(sides),
-            "held_out_examples": held_out,
-            "common_examples": aligned[sides[0].key].height,
-            "unpaired": unpaired,
-            "tokenizers_differ": len({side.manifest["model"].get("tokenizer") for side in sides}) > 1,
-            "pairs": [_pair(sides, aligned, other, chosen, top, passages) for other in sides[1:]],
-            "fixed_sets": fixed_sets(aligned, tau=chosen),
-            "near": _near(sides, aligned, chosen),
-        },
-        table=_with_text(differences(aligned, tau=chosen), aligned[sides[0].key], passages),
+        result=ComparisonResult(
+            format=FORMAT,
+            kind=first.manifest.kind,
+            source=first.manifest.source,
+            windows=first.manifest.windows,
+            tau=chosen,
+            top=top,
+            runs=described,
+            differing=differing(sides),
+            held_out_examples=held_out,
+            common_examples=aligned[first.key].height,
+            unpaired=unpaired,
+            tokenizers_differ=len({side.manifest.model.tokenizer for side in sides}) > 1,
+            pairs=[_pair(sides, aligned, other, chosen, top) for other in sides[1:]],
+            fixed_sets=fixed_sets(aligned, tau=chosen),
+            near=_near(sides, aligned, chosen),
+        ),
+        table=_with_text(differences(aligned, tau=chosen), aligned[first.key], first.run.texts),
         sides=sides,
     )
 
 
 def open_sides(folders: Sequence[str | Path]) -> list[Side]:
     """Open finished runs, check that they measured the same passages, and give each scheme of each a letter."""
-    runs = [Run.open(folder) for folder in folders]
+    runs = [open_run(folder) for folder in folders]
     seen: set[Path] = set()
     for run in runs:
         if run.folder.resolve() in seen:
             raise InputError(f"{run.folder} was given twice; give each run once.")
         seen.add(run.folder.resolve())
-        manifest = run.manifest
-        if missing := [name for name in _NEEDED if name not in manifest]:
-            raise InputError(
-                f"{run.folder} is no run over passages: its manifest has no {missing[0]!r}; "
-                "give the --out of a rote scan or rote score."
-            )
     refuse_incomparable(runs)
-    found = [(run, scheme) for run in runs for scheme in run.manifest["schemes"]]
-    if len(found) > MOST:
-        raise InputError(f"at most {MOST} runs can be compared at once, not {len(found)}; leave some out.")
-    return [
-        Side(key, run, scheme, run.manifest, run.summary)
-        for key, (run, scheme) in zip(string.ascii_uppercase, found, strict=False)
-    ]
+    named = [(run, scheme) for run in runs for scheme in run.manifest.schemes]
+    if len(named) > MOST:
+        raise InputError(f"at most {MOST} runs can be compared at once, not {len(named)}; leave some out.")
+    for run in runs:
+        _ = run.summary  # refuses one that is unfinished
+    return [Side(key, run, scheme) for key, (run, scheme) in zip(string.ascii_uppercase, named, strict=False)]
 
 
-def refuse_incomparable(runs: Sequence[Run]) -> None:
+def refuse_incomparable(runs: Sequence[StoredRun]) -> None:
     """Raise an InputError that names every field in which a run's passages differ from the first run's."""
     first = runs[0]
     problems = [problem for run in runs[1:] for problem in _different_passages(first, run)]
@@ -202,7 +201,7 @@ def refuse_incomparable(runs: Sequence[Run]) -> None:
         )
 
 
-def _different_passages(first: Run, other: Run) -> Iterator[str]:
+def _different_passages(first: StoredRun, other: StoredRun) -> Iterator[str]:
     one, two = dict(_passage_fields(first.manifest)), dict(_passage_fields(other.manifest))
     for field in one | two:
         if one.get(field) == two.get(field):
@@ -215,31 +214,32 @@ def _different_passages(first: Run, other: Run) -> Iterator[str]:
         )
 
 
-def _passage_fields(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _passage_fields(manifest: Manifest) -> Iterator[tuple[str, Any]]:
     """What decides which passages a run measured, and where their prefixes end."""
-    yield "kind", manifest["kind"]
-    yield "source.sha256", manifest["source"]["sha256"]
-    if "examples" in manifest["source"]:
-        yield "source.examples", manifest["source"]["examples"]
-    for name, value in (manifest.get("windows") or {}).items():
-        yield f"windows.{name}", value
+    yield "kind", manifest.kind
+    yield "source.sha256", manifest.source.sha256
+    if manifest.source.examples is not None:
+        yield "source.examples", manifest.source.examples
+    if manifest.windows is not None:
+        for name, value in plain(manifest.windows).items():
+            yield f"windows.{name}", value
 
 
-def _value(run: Run, field: str, value: Any) -> str:
+def _value(run: StoredRun, field: str, value: Any) -> str:
     if field == "source.sha256":
-        return f"{value[:16]}… ({run.manifest['source']['name']})"
+        return f"{value[:16]}… ({run.manifest.source.name})"
     return "nothing" if value is None else repr(value)
 
 
-def _same_examples(first: Run, other: Run) -> bool:
+def _same_examples(first: StoredRun, other: StoredRun) -> bool:
     """Whether two score runs with different tokenizers hold the same texts under the same ids.
 
     Their tokens differ, and so does where a text of more than prefix + suffix tokens is cut off: of two texts that are
     the same, one begins with the other.
     """
-    if first.manifest["model"].get("tokenizer") == other.manifest["model"].get("tokenizer"):
+    if first.manifest.model.tokenizer == other.manifest.model.tokenizer:
         return False
-    one, two = Passages(first).decoded, Passages(other).decoded
+    one, two = first.texts.decoded, other.texts.decoded
     return list(one) == list(two) and all(_begin_alike("".join(one[key]), "".join(two[key])) for key in one)
 
 
@@ -249,7 +249,7 @@ def _begin_alike(one: str, two: str) -> bool:
 
 def differing(sides: Sequence[Side]) -> dict[str, dict[str, Any]]:
     """The fields of the manifests in which the sides differ, with each side's value."""
-    flat = {side.key: {"scheme": side.scheme, **dict(_flat(side.manifest))} for side in sides}
+    flat = {side.key: {"scheme": side.scheme, **dict(_flat(plain(side.manifest)))} for side in sides}
     fields = dict.fromkeys(field for fields in flat.values() for field in fields)
     values = {field: {key: own.get(field) for key, own in flat.items()} for field in fields}
     return {field: each for field, each in values.items() if len({json.dumps(v) for v in each.values()}) > 1}
@@ -272,96 +272,99 @@ def _refuse_undecided(side: Side, rows: pl.DataFrame, tau: float) -> None:
         raise InputError(f"{side.run.folder}: {error}") from error
 
 
-def _described(side: Side, rows: pl.DataFrame, tau: float) -> dict[str, Any]:
-    model, summary = side.manifest["model"], side.summary
+def _described(side: Side, rows: pl.DataFrame, tau: float) -> ComparedRun:
+    model, summary, near = side.manifest.model, side.run.summary, side.manifest.near
     longest = int(rows["ranks"].list.len().max() or 0)  # type: ignore[arg-type]
-    tolerance = summary["logit_tolerance"]
+    tolerance = summary.logit_tolerance
     doubt = scheme_of(side.scheme).doubt(tolerance)
-    near = side.manifest["near"]
-    scanned = side.manifest["kind"] == "scan"
-    rate_of = sampled_rates if "sampling" in side.manifest else rates  # a document's examples belong together
+    rate_of = sampled_rates if side.of.drawn else rates  # a document's examples belong together
     cost = int(rows["token_evals"].sum())
     if near is not None:  # a fork search's first pass is the verbatim pass
-        cost = int(rows["near_token_evals"].sum()) + (0 if near["method"] == "fork" else cost)
-    return {
-        "key": side.key,
-        "folder": str(side.run.folder),
-        "name": side.name,
-        "model": {name: model.get(name) for name in _MODEL},
-        "versions": side.manifest.get("versions", {}),
-        "scheme": side.scheme,
-        "stop_early": side.manifest["stop_early"],
-        "examples": rows.height,
-        "dropped": summary["dropped"],
-        "rates": rate_of(rows, tau=tau, numeric_tolerance=doubt * longest, border_tolerance=tolerance),
-        "coverage": coverage(rows, side.manifest["source"]["characters"], THRESHOLDS) if scanned else None,
-        "near": None if near is None else {**near, "rate": near_rates(rows, tau=tau)[-1]},
-        "seconds": summary["seconds"],
-        "token_evals": cost,
-        "warnings": summary["warnings"],
-    }
+        cost = int(rows["near_token_evals"].sum()) + (0 if near.method == "fork" else cost)
+    return ComparedRun(
+        key=side.key,
+        folder=str(side.run.folder),
+        name=side.name,
+        model=ComparedModel(
+            name=model.name,
+            parameters=model.parameters,
+            fingerprint=model.fingerprint,
+            dtype=model.dtype,
+            device=model.device,
+            bos=model.bos,
+            bos_token=model.bos_token,
+        ),
+        versions=side.manifest.versions,
+        scheme=side.scheme,
+        stop_early=side.manifest.stop_early,
+        examples=rows.height,
+        dropped=summary.dropped,
+        rates=rate_of(rows, tau=tau, numeric_tolerance=doubt * longest, border_tolerance=tolerance),
+        coverage=coverage(rows, side.of.length, THRESHOLDS) if side.of.scanned else None,
+        near=None if near is None else ComparedNear(**asdict(near), rate=near_rates(rows, tau=tau)[-1]),
+        seconds=summary.seconds,
+        token_evals=cost,
+        warnings=summary.warnings,
+    )
 
 
-def _shown(sides: Sequence[Side], result: Mapping[str, Any]) -> list[pack.Side]:
+def _shown(sides: Sequence[Side], result: ComparisonResult) -> list[PackedRun]:
     """The runs as the page shows them: every window of a scan, but of examples those that all runs have, in one order.
 
     Another tokenizer cuts an example's text elsewhere. Then its tokens have no place in the first run's text, which is
     the one that is shown.
     """
     tables = {side.key: side.compared()[0].drop(_NOT_SHOWN) for side in sides}
-    if sides[0].manifest["kind"] != "scan":
+    if not sides[0].of.scanned:
         tables, _ = common(tables)
         for side in sides:
-            if side.manifest["model"].get("tokenizer") != sides[0].manifest["model"].get("tokenizer"):
+            if side.manifest.model.tokenizer != sides[0].manifest.model.tokenizer:
                 ends = pl.lit(None, dtype=tables[side.key].schema["token_ends"])
                 tables[side.key] = tables[side.key].with_columns(token_ends=ends)
     return [
-        pack.Side(side.key, run_label(run), side.scheme, tables[side.key], side.manifest["near"])
-        for side, run in zip(sides, result["runs"], strict=True)
+        PackedRun(side.key, run_label(run), side.scheme, tables[side.key], side.manifest.near)
+        for side, run in zip(sides, result.runs, strict=True)
     ]
 
 
-def _pair(
-    sides: Sequence[Side], tables: Mapping[str, pl.DataFrame], other: Side, tau: float, top: int, passages: Passages
-) -> dict[str, Any]:
+def _pair(sides: Sequence[Side], tables: Mapping[str, pl.DataFrame], other: Side, tau: float, top: int) -> Pair:
     first, second = tables[sides[0].key], tables[other.key]
-    document = documents_of(first) if "sampling" in sides[0].manifest else None
-    listed = partial(changes, first, second, tau=tau, count=top, apart=other.manifest["kind"] == "scan")
-    return {
-        "first": sides[0].key,
-        "second": other.key,
-        **paired(first, second, tau=tau, document=document),
-        "largest_gains": [_passage(first, second, found, passages) for found in listed(kind="gain")],
-        "largest_losses": [_passage(first, second, found, passages) for found in listed(kind="loss")],
-    }
+    document = documents_of(first) if sides[0].of.drawn else None
+    listed = partial(changes, first, second, tau=tau, count=top, apart=other.of.scanned)
+    passage = partial(_passage, first, second, sides[0].run.texts)
+    return Pair(
+        first=sides[0].key,
+        second=other.key,
+        **vars(paired(first, second, tau=tau, document=document)),
+        largest_gains=[passage(change) for change in listed(kind="gain")],
+        largest_losses=[passage(change) for change in listed(kind="loss")],
+    )
 
 
-def _passage(first: pl.DataFrame, second: pl.DataFrame, found: Mapping[str, Any], passages: Passages) -> dict[str, Any]:
-    """A passage that moved, ready for JSON: log_prob null is p_z = 0, least_change null is without bound."""
-    one, two = first.row(found["row"], named=True), second.row(found["row"], named=True)
+def _passage(first: pl.DataFrame, second: pl.DataFrame, passages: Passages, change: Change) -> MovedPassage:
+    one, two = first.row(change.row, named=True), second.row(change.row, named=True)
     prefix, suffix = passages[one]
-    change = found["least_change"]
-    return {
-        "example_id": one["example_id"],
-        "suffix_start": one["suffix_start"],
-        "suffix_end": one["suffix_end"],
-        "log_prob": [None if row["log_prob"] == -math.inf else row["log_prob"] for row in (one, two)],
-        "stopped": [row["stopped"] for row in (one, two)],
-        "greedy": [row["greedy"] for row in (one, two)],
-        "crossed": found["crossed"],
-        "least_change": change if math.isfinite(change) else None,
-        "exact": found["exact"],
-        "prefix": prefix,
-        "suffix": suffix,
-    }
+    return MovedPassage(
+        example_id=one["example_id"],
+        suffix_start=one["suffix_start"],
+        suffix_end=one["suffix_end"],
+        log_prob=[None if row["log_prob"] == -math.inf else row["log_prob"] for row in (one, two)],
+        stopped=[row["stopped"] for row in (one, two)],
+        greedy=[row["greedy"] for row in (one, two)],
+        crossed=change.crossed,
+        least_change=change.least_change if math.isfinite(change.least_change) else None,
+        exact=change.exact,
+        prefix=prefix,
+        suffix=suffix,
+    )
 
 
-def _near(sides: Sequence[Side], tables: Mapping[str, pl.DataFrame], tau: float) -> dict[str, Any] | None:
-    near = {side.key: side.manifest["near"] for side in sides if side.manifest["near"] is not None}
+def _near(sides: Sequence[Side], tables: Mapping[str, pl.DataFrame], tau: float) -> NearComparison | None:
+    near = {side.key: side.manifest.near for side in sides if side.manifest.near is not None}
     if not near:
         return None
-    searches = {key: tuple(own[name] for name in ("distance", "tolerance", "eos")) for key, own in near.items()}
-    weights = {side.key: side.manifest["model"].get("fingerprint") for side in sides}
+    searches = {key: (own.distance, own.tolerance, own.eos) for key, own in near.items()}
+    weights = {side.key: side.manifest.model.fingerprint for side in sides}
     return near_comparison(tables, searches=searches, weights=weights, tau=tau)
 
 
@@ -371,7 +374,7 @@ def _with_text(table: pl.DataFrame, rows: pl.DataFrame, passages: Passages) -> p
     return table.with_columns(pl.Series("suffix", clean, dtype=pl.String))
 
 
-def _write_table(path: Path, writer: Any) -> None:
+def _write_table(path: Path, writer: Callable[[io.BytesIO], object]) -> None:
     buffer = io.BytesIO()
     writer(buffer)
     write_whole(path, buffer.getvalue())

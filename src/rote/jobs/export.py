@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, get_args
+from typing import BinaryIO, Literal, get_args
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rote.errors import InputError, RunError
+from rote.jobs.progress import Progress, quiet
 from rote.report.export.harness import Samples, file_date, folder_name, results, tasks
 from rote.report.export.rows import Kind, as_csv, as_jsonl, metadata_kinds, score_rows, sweep_rows
-from rote.store.run import Passages, Run, make_folder, read_json, whole_file, write_whole
+from rote.store.comparison import StoredComparison
+from rote.store.files import make_folder, whole_file, write_whole
+from rote.store.open import open as open_stored
+from rote.store.reconstruction import StoredReconstruction
+from rote.store.run import StoredRun
+from rote.store.sweep import StoredSweep
 
 Format = Literal["csv", "jsonl", "parquet", "lm-eval"]
-Progress = Callable[[str, int, int], None]
-"""Called with "exported", how many rows are written, and of how many."""
-
 NUL = "␀"
 """What stands in a CSV file for the character NUL, at which many readers end a text."""
 
@@ -54,21 +57,28 @@ def export(
     """
     if to not in get_args(Format):
         raise InputError(f"there is no format {to!r}; choose {', '.join(get_args(Format))}.")
-    source, tell = Path(folder), progress or (lambda what, done, total: None)
-    if (source / "sweep.json").is_file() or (source / "comparison.json").is_file():
-        return _export_table(source, to, out, scheme)
-    if _kind(source) == "reconstruct":
-        raise RunError(
-            f"{source} holds a reconstruction, which has no table of scores. Load its files as they are: generated.txt "
-            "is the text, chunks.jsonl has a line per step, diff.jsonl one per stretch that differs from the truth."
-        )
-    run = Run.open(source)
-    chosen = _schemes(source, run.manifest["schemes"], scheme)
-    total = run.summary["examples"] * len(chosen)  # and refuses a run that is unfinished
-    if to == "lm-eval":
-        return _export_harness(run, Path(out or source / "lm-eval"), chosen, tell, total)
-    passages, kinds = Passages(run), _metadata_kinds(run)
-    manifest = run.manifest
+    stored, tell = open_stored(folder), progress or quiet
+    match stored:
+        case StoredSweep() | StoredComparison():
+            return _export_table(stored, to, out, scheme)
+        case StoredReconstruction():
+            raise RunError(
+                f"{stored.folder} holds a reconstruction, which has no table of scores. Load its files as they are: "
+                "generated.txt is the text, chunks.jsonl has a line per step, diff.jsonl one per stretch that differs "
+                "from the truth."
+            )
+        case StoredRun():
+            chosen = _schemes(stored.folder, stored.manifest.schemes, scheme)
+            total = stored.summary.examples * len(chosen)  # and refuses a run that is unfinished
+            if to == "lm-eval":
+                return _export_harness(stored, Path(out or stored.folder / "lm-eval"), chosen, tell, total)
+            return _export_run(stored, to, out, chosen, tell, total)
+
+
+def _export_run(
+    run: StoredRun, to: Format, out: str | Path | None, chosen: Sequence[str], tell: Progress, total: int
+) -> Exported:
+    passages, kinds, manifest = run.texts, _metadata_kinds(run), run.manifest
 
     def tables() -> Iterator[pl.DataFrame]:
         done = 0
@@ -78,14 +88,9 @@ def export(
             done += rows.height
             tell("exported", done, total)
 
-    path = _target(source, to, out)
+    path = _target(run.folder, to, out)
     rows, nul = _write(path, to, tables())
     return Exported((path,), rows, nul, metadata_kept_whole=kinds is None)
-
-
-def _kind(folder: Path) -> Any:
-    path = folder / "manifest.json"
-    return read_json(path).get("kind") if path.is_file() else None
 
 
 def _schemes(folder: Path, known: Sequence[str], asked: str) -> list[str]:
@@ -97,25 +102,23 @@ def _schemes(folder: Path, known: Sequence[str], asked: str) -> list[str]:
     return [asked]
 
 
-def _metadata_kinds(run: Run) -> dict[str, Kind] | None:
+def _metadata_kinds(run: StoredRun) -> dict[str, Kind] | None:
     return metadata_kinds(text for part in run.parts() for text in part["metadata"].unique(maintain_order=True))
 
 
-def _export_table(folder: Path, to: Format, out: str | Path | None, scheme: str) -> Exported:
+def _export_table(stored: StoredSweep | StoredComparison, to: Format, out: str | Path | None, scheme: str) -> Exported:
     """The table of a sweep or of a comparison."""
+    folder = stored.folder
     if to == "lm-eval":
         raise InputError(f"{folder} holds no run but a table about several; export one of its runs to lm-eval.")
-    if (folder / "sweep.json").is_file():
-        table = sweep_rows(read_json(folder / "sweep.json"))
+    if isinstance(stored, StoredSweep):
+        table = sweep_rows(stored.result)
         known = list(dict.fromkeys(table["scheme"]))
         table = table.filter(pl.col("scheme").is_in(_schemes(folder, known, scheme)))
     else:
         if scheme != "all":
             raise InputError(f"{folder} holds a comparison: --scheme does not apply to it; leave it out.")
-        try:
-            table = pl.read_parquet(folder / "differences.parquet")
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise RunError(f"cannot read {folder / 'differences.parquet'}: {error}. Run rote compare again.") from error
+        table = stored.differences
     path = _target(folder, to, out)
     rows, nul = _write(path, to, iter([table]))
     return Exported((path,), rows, nul)
@@ -173,23 +176,23 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _export_harness(run: Run, out: Path, schemes: Sequence[str], tell: Progress, total: int) -> Exported:
+def _export_harness(run: StoredRun, out: Path, schemes: Sequence[str], tell: Progress, total: int) -> Exported:
     """The folder that lm-evaluation-harness writes: OUT/MODEL with results_DATE.json and samples_TASK_DATE.jsonl."""
-    manifest, passages = run.manifest, Passages(run)
-    folder = out / folder_name(str(manifest["model"]["name"]))
+    manifest, passages = run.manifest, run.texts
+    folder = out / folder_name(manifest.model.name)
     make_folder(folder)
     date = file_date(manifest)
-    found = [Samples(task, manifest) for task in tasks(manifest, schemes)]
-    paths = [folder / f"samples_{samples.task.name}_{date}.jsonl" for samples in found]
+    every = [Samples(task, manifest) for task in tasks(manifest, schemes)]
+    paths = [folder / f"samples_{samples.task.name}_{date}.jsonl" for samples in every]
     with ExitStack() as stack:
         files = [stack.enter_context(whole_file(path)) for path in paths]
         done = 0
         for part in run.parts():
-            for samples, file in zip(found, files, strict=True):
+            for samples, file in zip(every, files, strict=True):
                 file.write(samples.lines(part, passages.__getitem__))
             done += int(part["scheme"].is_in(list(schemes)).sum())
             tell("exported", done, total)
     path = folder / f"results_{date}.json"
-    content = json.dumps(results(manifest, run.summary, found), indent=2, ensure_ascii=False) + "\n"
+    content = json.dumps(results(manifest, run.summary, every), indent=2, ensure_ascii=False) + "\n"
     write_whole(path, content.encode())
-    return Exported((path, *paths), sum(samples.values.height for samples in found))
+    return Exported((path, *paths), sum(samples.values.height for samples in every))

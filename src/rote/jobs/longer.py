@@ -3,52 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from rote.analysis.coverage import HotSpot
 from rote.corpus.windows import require_positive, windows
 from rote.errors import InputError, RunError
 from rote.extraction.verbatim import BatchSize
-from rote.jobs.engine import Progress, scan
+from rote.jobs.open import Run
+from rote.jobs.progress import Progress, quiet
+from rote.jobs.scan import scan
 from rote.models.base import LogitModel
 from rote.store.manifest import scheme_of
-from rote.store.run import Run
+from rote.store.open import open_run
+from rote.store.run import RunView
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedScan:
-    """What other commands need of a finished scan: its text, and the rows of its first scheme."""
-
-    run: Run
-    manifest: dict[str, Any]
-    text: str
-    scores: pl.DataFrame
-
-    @property
-    def name(self) -> str:
-        return str(self.manifest["source"]["name"])
-
-
-def finished_scan(folder: str | Path) -> FinishedScan:
-    """Open a scan that is finished; anything else is an error that says what it is."""
-    run = Run.open(folder)
-    manifest = run.manifest
-    if manifest["kind"] != "scan":
-        raise RunError(f"{folder} is a {manifest['kind']} run and has no text; give the folder of a rote scan.")
+def finished_scan(folder: str | Path) -> RunView:
+    """A scan that is finished; anything else is an error that says what it is."""
+    run = open_run(folder)
+    if run.manifest.kind != "scan":
+        raise RunError(f"{folder} is a {run.manifest.kind} run and has no text; give the folder of a rote scan.")
     _ = run.summary  # refuses a run that is unfinished
-    text = run.text
-    if text is None:
+    if run.text is None:
         raise RunError(f"{Path(folder) / 'text.txt'} is gone; run the scan again to restore it.")
-    return FinishedScan(run, manifest, text, run.scores.filter(pl.col("scheme") == manifest["schemes"][0]))
+    return run.view
 
 
 def longer(
-    found: FinishedScan,
+    scanned: RunView,
     spots: Sequence[HotSpot],
     model: LogitModel,
     *,
@@ -61,22 +46,22 @@ def longer(
 ) -> Run:
     """Score longer windows whose suffix starts in a hot-spot of a finished scan, as a scan of their own.
 
-    Schemes and tau are those of the scan that was `found`. The manifest says `within` which regions the windows start.
+    Schemes and tau are those of the scan. The manifest says `within` which regions the windows start.
     """
     for option, value in (("prefix", prefix), ("suffix", suffix), ("stride", stride)):
         require_positive(option, value)
     check_context(model, prefix, suffix)
     regions = [(spot.start, spot.end) for spot in spots]
-    tell = progress or (lambda what, done, total: None)
+    tell, text, manifest = progress or quiet, scanned.texts.text or "", scanned.manifest
     within = starts_before(
-        found.text, model.tokenizer, regions, prefix=prefix, stride=stride, progress=lambda d, t: tell("places", d, t)
+        text, model.tokenizer, regions, prefix=prefix, stride=stride, progress=lambda d, t: tell("places", d, t)
     )
     if not within:
         raise InputError(f"no window at --stride {stride} has its suffix start in a hot-spot; use a smaller --stride.")
     return scan(
-        found.text, model, out=out, name=found.name, prefix=prefix, suffix=suffix, stride=stride, within=within,
-        schemes=[scheme_of(label) for label in found.manifest["schemes"]], tau=found.manifest["tau"],
-        batch_size=batch_size, progress=progress,
+        text, model, out=out, name=manifest.source.name, prefix=prefix, suffix=suffix, stride=stride, within=within,
+        schemes=[scheme_of(label) for label in manifest.schemes], tau=manifest.tau, batch_size=batch_size,
+        progress=progress,
     )  # fmt: skip
 
 
@@ -98,13 +83,13 @@ def starts_before(
     for start, end in regions:
         inside[start:end] = True
     starts = [e.start for e in cut if e.start is not None and e.suffix_start is not None and inside[e.suffix_start]]
-    found: list[tuple[int, int]] = []
+    within: list[tuple[int, int]] = []
     for start in starts:
-        if found and start < found[-1][1] + stride:  # the window after the last one
-            found[-1] = (found[-1][0], start + 1)
+        if within and start < within[-1][1] + stride:  # the window after the last one
+            within[-1] = (within[-1][0], start + 1)
         else:
-            found.append((start, start + 1))
-    return found
+            within.append((start, start + 1))
+    return within
 
 
 def check_context(model: LogitModel, prefix: int, suffix: int) -> None:

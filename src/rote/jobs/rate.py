@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rote.analysis.groups import HELD_OUT
 from rote.corpus.documents import Corpus, open_corpus
-from rote.corpus.sampling import Role, draw, recorded
+from rote.corpus.sampling import Role, draw
 from rote.corpus.windows import require_positive
 from rote.decoding import Scheme
 from rote.errors import InputError
 from rote.extraction.verbatim import BatchSize, check
-from rote.jobs.engine import Progress, score
+from rote.jobs.engine import Job
+from rote.jobs.open import Run
+from rote.jobs.progress import Progress, quiet
+from rote.jobs.score import score_examples
 from rote.models.base import LogitModel
-from rote.store.run import Run
+from rote.store.manifest import SampledCorpus, Sampling
 from rote.tokens import Example
 
 
@@ -49,16 +51,9 @@ def rate(
     `corpus` are then the split "train", unless they have one. `text_column` and `glob`, for both: which column of a
     table, or which files of a folder, are the texts.
     """
-    tell = progress or (lambda what, done, total: None)
-    sizes: dict[str, Any] = {
-        "documents": documents,
-        "examples": examples,
-        "runs": runs,
-        "prefix": prefix,
-        "suffix": suffix,
-    }
-    for option in ("prefix", "suffix"):
-        require_positive(option, sizes[option])
+    tell = progress or quiet
+    for option, size in (("prefix", prefix), ("suffix", suffix)):
+        require_positive(option, size)
     one = Example(f"{prefix} + {suffix} tokens", (0,) * prefix, (0,) * suffix)
     check(model, [one], schemes, tau, batch_size)  # before minutes of drawing
     sources: dict[Role, Path] = {"main": Path(corpus)}
@@ -76,25 +71,32 @@ def rate(
     if glob is not None and "texts" not in shapes:
         raise InputError(f"--glob chooses texts from a folder, and {corpus} is none; leave it out.")
     drawn: list[Example] = []
-    facts: dict[str, Any] = {}
+    sampled: dict[str, SampledCorpus] = {}
     for role, opened in corpora.items():
-        found, by_run = draw(
-            _with_split(opened, role, compared=held_out is not None), model.tokenizer, **sizes, seed=seed, role=role,
+        given, by_run = draw(
+            _with_split(opened, role, compared=held_out is not None), model.tokenizer, documents=documents,
+            examples=examples, runs=runs, prefix=prefix, suffix=suffix, seed=seed, role=role,
             progress=partial(tell, "drawn"),
         )  # fmt: skip
-        if not found:
+        if not given:
             raise InputError(
                 f"{opened.path}: no document has room for one example: {prefix} + {suffix} tokens after a space "
                 "character. Use shorter examples (--prefix, --suffix) or longer documents."
             )
-        drawn += found
-        facts[role] = {"kind": opened.shape, "documents": len(opened.documents), "runs": recorded(by_run)}
-    names = {"held_out_name": sources["held-out"].name} if held_out is not None else {}
-    return score(
-        drawn, model, out=out, name=Path(corpus).name, schemes=schemes, tau=tau, stop_early=stop_early,
-        batch_size=batch_size, progress=progress,
-        recorded={"sampling": {**sizes, "seed": seed, "corpora": facts, **names}},
-    )  # fmt: skip
+        drawn += given
+        sampled[role] = SampledCorpus(kind=opened.shape, documents=len(opened.documents), runs=by_run)
+    sampling = Sampling(
+        documents=documents,
+        examples=examples,
+        runs=runs,
+        prefix=prefix,
+        suffix=suffix,
+        seed=seed,
+        corpora=sampled,
+        held_out_name=None if held_out is None else Path(held_out).name,
+    )
+    job = Job(model, drawn, schemes, tau, stop_early, None, batch_size)
+    return score_examples(job, out=out, name=Path(corpus).name, sampling=sampling, progress=progress)
 
 
 def _with_split(corpus: Corpus, role: Role, *, compared: bool) -> Corpus:

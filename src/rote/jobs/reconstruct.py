@@ -1,164 +1,38 @@
-"""Reconstructions: a folder to which chunks of text are added until it is whole, its comparison with the truth."""
+"""`reconstruct`: a model writes a text on from its first sentences; its comparison with the truth."""
 
 from __future__ import annotations
 
-import json
-import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rote.analysis.similarity import NORMALISATION, Similarity, similarity
 from rote.corpus.windows import lone_surrogate, plain_backend
 from rote.errors import InputError, RunError
-from rote.extraction.text.reconstruct import Chunk, Context, Writing, check_writing, longest_context, write_on
+from rote.extraction.text.reconstruct import Context, Writing, check_writing, longest_context, write_on
+from rote.jobs.open import Reconstruction
+from rote.jobs.progress import Progress, quiet
+from rote.jobs.report import report_reconstruction
 from rote.models.base import LogitModel
-from rote.store.manifest import build, digest, refuse_if_different
-from rote.store.run import Run, make_folder, pretty, read_json, write_whole
+from rote.store.files import FORMAT, digest, line, locked, pretty, write_whole
+from rote.store.manifest import ReconstructionManifest, Source, made_with, now
+from rote.store.reconstruction import (
+    Break,
+    FirstDifference,
+    LongestMatch,
+    ReconstructionSummary,
+    Seed,
+    SimilarityNumbers,
+    Truth,
+    add_chunk,
+    begin,
+    stored_chunk,
+)
 
-Progress = Callable[[str, int, int], None]
-"""Called with "generated" and how many tokens the text has, of how many, or with "compared" and 0 or 1, of 1."""
-
-_KEYS = {"chunk", *Chunk.__dataclass_fields__, "seconds", "warnings"}
 QUOTED = 12  # words on either side of a difference that the summary quotes
-
-
-@dataclass(frozen=True)
-class Reconstruction:
-    """One folder: the chunks of a text that a model wrote on from its seed."""
-
-    folder: Path
-
-    @classmethod
-    def open(cls, folder: str | Path) -> Reconstruction:
-        """Open a finished or unfinished reconstruction."""
-        if not is_reconstruction(folder):
-            raise RunError(f"{folder} holds no reconstruction; give the --out of a rote reconstruct.")
-        return cls(Path(folder))
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        return read_json(self.folder / "manifest.json")
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        if not (self.folder / "summary.json").is_file():
-            raise RunError(
-                f"{self.folder} is unfinished ({self.progress()}); run the command that made it again to finish it."
-            )
-        return read_json(self.folder / "summary.json")
-
-    @property
-    def seed(self) -> str:
-        """What the text was written on from."""
-        return str(read_json(self.folder / "seed.json")["text"])
-
-    @property
-    def text(self) -> str:
-        """The finished text, seed included."""
-        return self._text("generated.txt")
-
-    @property
-    def truth(self) -> str | None:
-        return self._text("truth.txt") if (self.folder / "truth.txt").is_file() else None
-
-    def tokens(self) -> list[int]:
-        """The text's tokens as far as they are stored, seed included."""
-        return [
-            *read_json(self.folder / "seed.json")["tokens"],
-            *(token for chunk in self.chunks() for token in chunk.tokens),
-        ]
-
-    def chunks(self) -> list[Chunk]:
-        fields = Chunk.__dataclass_fields__
-        return [
-            Chunk(**{key: line[key] for key in fields} | {"tokens": tuple(line["tokens"])}) for line in self.lines()
-        ]
-
-    def lines(self) -> list[dict[str, Any]]:
-        """What chunks.jsonl holds. A last line that a killed process left half written does not count."""
-        path = self.folder / "chunks.jsonl"
-        if not path.is_file():
-            return []
-        found: list[dict[str, Any]] = []
-        whole = path.read_bytes().split(b"\n")[:-1]
-        for number, line in enumerate(whole):
-            try:
-                entry = json.loads(line)
-                if not isinstance(entry, dict) or entry.get("chunk") != number or not entry.keys() >= _KEYS:
-                    raise ValueError("it is not the chunk that should stand there")
-            except ValueError as error:
-                if number == len(whole) - 1:
-                    break
-                raise RunError(
-                    f"line {number + 1} of {path} is damaged ({error}). Delete it and all lines after it, then run the "
-                    "same command again."
-                ) from error
-            found.append(entry)
-        return found
-
-    def progress(self) -> str:
-        return f"{len(self.tokens()):,} of {self.manifest['tokens']:,} tokens stored"
-
-    def report(self) -> Path:
-        """Write report.html from what the folder holds, and return its path."""
-        truth = self.truth if self.summary["truth"] else None  # an unfinished one is refused by its summary
-        return self._report(None if truth is None else similarity(truth, self.text, seed=self.seed))
-
-    def _report(self, compared: Similarity | None) -> Path:
-        from rote.report.text.reconstruction import render
-
-        page = render(manifest=self.manifest, summary=self.summary, seed=self.seed, text=self.text, compared=compared)
-        write_whole(self.folder / "report.html", page.encode("utf-8", "replace"))
-        return self.folder / "report.html"
-
-    def begin(self, manifest: Mapping[str, Any], seed: Mapping[str, Any]) -> None:
-        """Start the folder, or make sure that what it holds is the beginning of this very text."""
-        make_folder(self.folder)
-        if (self.folder / "manifest.json").is_file():
-            refuse_if_different(self.manifest, manifest, str(self.folder))
-        else:
-            for name in ("chunks.jsonl", "generated.txt", "summary.json", "report.html", "truth.txt"):
-                if (self.folder / name).exists():
-                    raise RunError(
-                        f"{self.folder / name} is there already and belongs to no reconstruction of this folder; "
-                        "choose another --out."
-                    )
-            write_whole(self.folder / "seed.json", _line(seed))
-            write_whole(self.folder / "manifest.json", pretty(manifest))  # last: then the folder has all it needs
-        stored = b"".join(_line(entry) for entry in self.lines())
-        path = self.folder / "chunks.jsonl"
-        if not path.is_file() or path.read_bytes() != stored:
-            write_whole(path, stored)  # without what a killed process left half written
-
-    def add(self, entry: Mapping[str, Any]) -> None:
-        """Add a chunk. A process that is killed meanwhile leaves a line without its end, which counts as absent."""
-        try:
-            with (self.folder / "chunks.jsonl").open("ab") as out:
-                out.write(_line(entry))
-                out.flush()
-                os.fsync(out.fileno())
-        except OSError as error:
-            raise RunError(
-                f"cannot write {self.folder / 'chunks.jsonl'}: {error.strerror}. Free some space or mend the "
-                "permissions, then run the same command again: what is stored already is kept."
-            ) from error
-
-    def _text(self, name: str) -> str:
-        try:
-            return (self.folder / name).read_bytes().decode("utf-8", "surrogatepass")
-        except OSError as error:
-            raise RunError(
-                f"cannot read {self.folder / name}: {error.strerror}. Run the command that made it again to restore it."
-            ) from error
-
-
-def is_reconstruction(folder: str | Path) -> bool:
-    path = Path(folder) / "manifest.json"
-    return path.is_file() and Reconstruction(Path(folder)).manifest.get("kind") == "reconstruct"
 
 
 def reconstruct(
@@ -187,7 +61,7 @@ def reconstruct(
     those of `rote.extraction.text.reconstruct.Writing`; `beams=1` is greedy. The truth decides nothing that is generated, so
     it may be given later, or another one.
     """
-    tell = progress or (lambda what, done, total: None)
+    tell = progress or quiet
     _refuse_surrogates(seed=seed, truth=truth or "")
     backend = plain_backend(model.tokenizer)
 
@@ -208,24 +82,28 @@ def reconstruct(
         missed_after=missed_after,
     )  # fmt: skip
     check_writing(model, ids, writing)
-    manifest = build(
+    manifest = ReconstructionManifest(
+        format=FORMAT,
         kind="reconstruct",
-        source={"name": name, "sha256": digest(start), "characters": len(start), "dropped": len(seed) - len(start)},
+        created=now(),
+        source=Source(name=name, sha256=digest(start), characters=len(start), dropped=len(seed) - len(start)),
         model=model.identity(),
-        options={"seed_tokens": len(ids), **asdict(writing)},
+        seed_tokens=len(ids),
+        versions=made_with(),
+        **asdict(writing),
     )
     if truth is not None:
         similarity(truth, start, seed=start)  # refuses a truth that cannot be compared with before anything is written
-    found = Reconstruction(Path(out))
-    with Run(found.folder).locked():
-        found.begin(manifest, {"text": _decode(model.tokenizer, ids), "tokens": ids})
+    written = Reconstruction(Path(out))
+    with locked(written.folder):
+        begin(written.folder, manifest, Seed(text=_decode(model.tokenizer, ids), tokens=ids))
         if truth is not None:
-            write_whole(found.folder / "truth.txt", truth.encode())
-        _write(found, model, ids, writing, encode, tell)
+            write_whole(written.folder / "truth.txt", truth.encode())
+        _write(written, model, ids, writing, encode, tell)
         tell("compared", 0, 1)
-        _finish(found, model, truth_name if truth is not None else None)
+        _finish(written, model, truth_name if truth is not None else None)
         tell("compared", 1, 1)
-    return found
+    return written
 
 
 def _refuse_surrogates(**texts: str) -> None:
@@ -235,26 +113,27 @@ def _refuse_surrogates(**texts: str) -> None:
 
 
 def _write(
-    found: Reconstruction,
+    written: Reconstruction,
     model: LogitModel,
     seed: Sequence[int],
     writing: Writing,
     encode: Callable[[str], Sequence[int]],
     tell: Progress,
 ) -> None:
-    done = found.chunks()
+    done = written.chunks()
     length = len(seed) + sum(len(chunk.tokens) for chunk in done)
     tell("generated", length, writing.tokens)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RuntimeWarning)
         began = time.perf_counter()
         for number, chunk in enumerate(write_on(model, seed, writing, encode, done=done), len(done)):
-            now = time.perf_counter()
+            moment = time.perf_counter()
             warned = [*model.warnings, *(str(w.message) for w in caught)]
             caught.clear()
             text = _decode(model.tokenizer, chunk.tokens)
-            found.add({"chunk": number, **asdict(chunk), "seconds": now - began, "warnings": warned, "text": text})
-            began = now
+            stored = stored_chunk(number, chunk, seconds=moment - began, warnings=warned, text=text)
+            add_chunk(written.folder, stored)
+            began = moment
             length += len(chunk.tokens)
             tell("generated", min(length, writing.tokens), writing.tokens)
 
@@ -263,92 +142,97 @@ def _decode(tokenizer: Any, tokens: Sequence[int]) -> str:
     return str(tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
-def _finish(found: Reconstruction, model: LogitModel, truth_name: str | None) -> None:
+def _finish(written: Reconstruction, model: LogitModel, truth_name: str | None) -> None:
     """Write the text, its comparison with the truth, the summary and the report."""
-    text = _decode(model.tokenizer, found.tokens())
-    write_whole(found.folder / "generated.txt", text.encode("utf-8", "surrogatepass"))
-    truth = found.truth
-    compared = None if truth is None else similarity(truth, text, seed=found.seed)
+    text = _decode(model.tokenizer, written.tokens())
+    write_whole(written.folder / "generated.txt", text.encode("utf-8", "surrogatepass"))
+    truth = written.truth
+    compared = None if truth is None else similarity(truth, text, seed=written.seed)
     if compared is not None:
-        write_whole(found.folder / "diff.jsonl", b"".join(_line(piece) for piece in _pieces(compared)))
-    summary = summarise(found, text, compared)
+        write_whole(written.folder / "diff.jsonl", b"".join(line(piece) for piece in _pieces(compared)))
+    known = None
     if truth is not None:
-        before = _name_before(found) if truth_name is None else truth_name
-        summary["truth"] = {"name": before, "sha256": digest(truth), "characters": len(truth)}
-    write_whole(found.folder / "summary.json", pretty(summary))
-    found._report(compared)
+        name = _name_before(written) if truth_name is None else truth_name
+        known = Truth(name=name, sha256=digest(truth), characters=len(truth))
+    write_whole(written.folder / "summary.json", pretty(summarise(written, text, known, compared)))
+    report_reconstruction(written, compared)
 
 
-def _name_before(found: Reconstruction) -> str:
+def _name_before(written: Reconstruction) -> str:
     """The name of a truth that was given earlier."""
     try:
-        return str(found.summary["truth"]["name"])
-    except (RunError, KeyError, TypeError):
-        return "truth.txt"
+        truth = written.summary.truth
+    except RunError:
+        truth = None
+    return "truth.txt" if truth is None else truth.name
 
 
-def summarise(found: Reconstruction, text: str, compared: Similarity | None) -> dict[str, Any]:
+def summarise(
+    written: Reconstruction, text: str, truth: Truth | None, compared: Similarity | None
+) -> ReconstructionSummary:
     """What summary.json says."""
-    manifest, lines = found.manifest, found.lines()
-    seed = manifest["seed_tokens"]
-    breaks, length, section = [], seed, 1
-    for line in lines:
-        length += len(line["tokens"])
-        if line["ended"]:
-            at, number = length - line["break_tokens"], line["section"]
-            breaks.append({"token": at, "section": number, "skipped": max(0, number - section - 1)})
-            section = number
-    return {
-        "kind": "reconstruct",
-        "source": manifest["source"],
-        "model": manifest["model"],
-        "tokens": length,
-        "seed_tokens": seed,
-        "characters": len(text),
-        "chunks": len(lines),
-        "ended_by": "eos" if manifest["section_break"] is None and breaks else "tokens",
-        "breaks": breaks,
-        "token_evals": sum(line["token_evals"] for line in lines),
-        "sliding_evals": sum(line["sliding_evals"] for line in lines),
-        "seconds": round(sum(line["seconds"] for line in lines), 3),
-        "warnings": sorted({warning for line in lines for warning in line["warnings"]}),
-        "truth": None,
-        "similarity": None if compared is None else _similarity(compared),
-        "versions": manifest["versions"],
-    }
+    manifest, chunks = written.manifest, written.chunks()
+    seed = manifest.seed_tokens
+    breaks, length, section = list[Break](), seed, 1
+    for chunk in chunks:
+        length += len(chunk.tokens)
+        if chunk.ended:
+            skipped = max(0, chunk.section - section - 1)
+            breaks.append(Break(token=length - chunk.break_tokens, section=chunk.section, skipped=skipped))
+            section = chunk.section
+    return ReconstructionSummary(
+        format=FORMAT,
+        kind="reconstruct",
+        source=manifest.source,
+        model=manifest.model,
+        tokens=length,
+        seed_tokens=seed,
+        characters=len(text),
+        chunks=len(chunks),
+        ended_by="eos" if manifest.section_break is None and breaks else "tokens",
+        breaks=breaks,
+        token_evals=sum(chunk.token_evals for chunk in chunks),
+        sliding_evals=sum(chunk.sliding_evals for chunk in chunks),
+        seconds=round(sum(chunk.seconds for chunk in chunks), 3),
+        warnings=sorted({warning for chunk in chunks for warning in chunk.warnings}),
+        truth=truth,
+        similarity=None if compared is None else _similarity(compared),
+        versions=manifest.versions,
+    )
 
 
-def _similarity(found: Similarity) -> dict[str, Any]:
-    longest, at = found.longest, found.first_difference
-    return {
-        "normalisation": NORMALISATION,
-        "seed_words": found.seed_words,
-        "words_before": found.words_before,
-        "truth_words": len(found.truth),
-        "generated_words": len(found.generated),
-        "word_ratio": found.word_ratio,
-        "sentence_ratio": found.sentence_ratio,
-        "tf_idf_cosine": found.tf_idf_cosine,
-        "matched_words": found.matched,
-        "matched_share": found.matched / len(found.truth),
-        "differences": sum(piece.kind != "equal" for piece in found.pieces),
-        "longest": None
+def _similarity(compared: Similarity) -> SimilarityNumbers:
+    longest, at = compared.longest, compared.first_difference
+    truth, generated = compared.truth, compared.generated
+    return SimilarityNumbers(
+        normalisation=NORMALISATION,
+        seed_words=compared.seed_words,
+        words_before=compared.words_before,
+        truth_words=len(truth),
+        generated_words=len(generated),
+        word_ratio=compared.word_ratio,
+        sentence_ratio=compared.sentence_ratio,
+        tf_idf_cosine=compared.tf_idf_cosine,
+        matched_words=compared.matched,
+        matched_share=compared.matched / len(truth),
+        differences=sum(piece.kind != "equal" for piece in compared.pieces),
+        longest=None
         if longest is None
-        else {
-            "words": longest.last - longest.first,
-            "characters": len(" ".join(found.truth[longest.first : longest.last])),
-            "truth_word": longest.first,
-        },
-        "first_difference": None
+        else LongestMatch(
+            words=longest.last - longest.first,
+            characters=len(" ".join(truth[longest.first : longest.last])),
+            truth_word=longest.first,
+        ),
+        first_difference=None
         if at is None
-        else {
-            "word": at,
-            "before": " ".join(found.truth[max(0, at - QUOTED) : at]),
-            "truth": " ".join(found.truth[at : at + QUOTED]),
-            "generated": " ".join(found.generated[at : at + QUOTED]),
-        },
-        "by_position": [list(part) for part in found.by_position()],
-    }
+        else FirstDifference(
+            word=at,
+            before=" ".join(truth[max(0, at - QUOTED) : at]),
+            truth=" ".join(truth[at : at + QUOTED]),
+            generated=" ".join(generated[at : at + QUOTED]),
+        ),
+        by_position=compared.by_position(),
+    )
 
 
 def _pieces(found: Similarity) -> list[dict[str, Any]]:
@@ -369,7 +253,3 @@ def _pieces(found: Similarity) -> list[dict[str, Any]]:
         }
         for piece in found.pieces
     ]
-
-
-def _line(entry: Mapping[str, Any]) -> bytes:
-    return (json.dumps(entry, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")

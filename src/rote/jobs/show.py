@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,18 @@ from rote.errors import InputError, ModelError, RoteError
 from rote.jobs.compare import Side, open_sides
 from rote.models.tokenizer import load_tokenizer
 from rote.odds import at_least_once, queries_needed
+from rote.report.text.passage import NearOfPassage, PassageOfRun, ShownPassage, TokenOfPassage
 from rote.store.run import Passages
+from rote.store.table import Row
 
 CHANCES = (0.5, 0.9, 0.999)
+NEAR = ("lower", "upper", "lower_by_tolerance", "upper_by_tolerance", "verdict", "estimate", "estimate_error",
+        "greedy_distance", "candidates")  # fmt: skip
 QUERIES = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Choice:
     """Which example was chosen, and why, in a sentence."""
 
     example_id: str
@@ -32,7 +36,7 @@ class Found:
 
 def passage(
     folders: Sequence[str | Path], *, example: str | None = None, quote: str | None = None, at: int | None = None
-) -> dict[str, Any]:
+) -> ShownPassage:
     """Everything that the runs store about one passage, ready for JSON. Give exactly one way to find it.
 
     `example`: its id. `quote`: the window whose suffix holds the most of this text. `at`: the window whose suffix
@@ -47,20 +51,20 @@ def passage(
     if example is None:  # look among the passages that every run has
         for other in tables.values():
             rows = rows.join(other.select("example_id"), on="example_id", how="semi")
-    texts = Passages(sides[0].run)
+    texts = sides[0].run.texts
     if example is not None:
-        found = Found(_by_id(sides[0], rows, example), "")
+        choice = Choice(_by_id(sides[0], rows, example), "")
     elif at is not None:
-        found = _by_place(sides[0], rows, texts, at)
+        choice = _by_place(sides[0], rows, texts, at)
     else:
-        found = _by_quote(sides[0], rows, texts, quote or "")
-    return {
-        "example_id": found.example_id,
-        "chosen": found.why,
-        "kind": sides[0].manifest["kind"],
-        "source": sides[0].manifest["source"],
-        "runs": [_shown(side, tables[side.key], found.example_id) for side in sides],
-    }
+        choice = _by_quote(sides[0], rows, texts, quote or "")
+    return ShownPassage(
+        example_id=choice.example_id,
+        chosen=choice.why,
+        kind=sides[0].manifest.kind,
+        source=sides[0].manifest.source,
+        runs=[_shown(side, tables[side.key], choice.example_id) for side in sides],
+    )
 
 
 def _by_id(side: Side, rows: pl.DataFrame, example: str) -> str:
@@ -71,7 +75,7 @@ def _by_id(side: Side, rows: pl.DataFrame, example: str) -> str:
     return example
 
 
-def _by_place(side: Side, rows: pl.DataFrame, texts: Passages, at: int) -> Found:
+def _by_place(side: Side, rows: pl.DataFrame, texts: Passages, at: int) -> Choice:
     if texts.text is None:
         raise InputError(
             f"{side.run.folder} is no scan of a text, so it has no character {at}; give --example or --quote."
@@ -82,7 +86,7 @@ def _by_place(side: Side, rows: pl.DataFrame, texts: Passages, at: int) -> Found
     if best is None:
         raise InputError(f"no window's suffix covers character {at} of the text. {_near_by(rows, at)}")
     row, _, ties = best
-    return Found(rows["example_id"][row], f"Of {ties} windows whose suffix covers character {at:,}, the likeliest.")
+    return Choice(rows["example_id"][row], f"Of {ties} windows whose suffix covers character {at:,}, the likeliest.")
 
 
 def _near_by(rows: pl.DataFrame, at: int) -> str:
@@ -92,14 +96,14 @@ def _near_by(rows: pl.DataFrame, at: int) -> str:
     return f"The nearest suffix spans characters {start} to {end}; try --at {start if start > at else end - 1}."
 
 
-def _by_quote(side: Side, rows: pl.DataFrame, texts: Passages, quote: str) -> Found:
+def _by_quote(side: Side, rows: pl.DataFrame, texts: Passages, quote: str) -> Choice:
     if not quote.strip():
         raise InputError("--quote is empty; give a few words of the text.")
     if texts.text is None:
         return _by_decoded_quote(side, rows, texts, quote)
     places = list(occurrences(texts.text, quote))
     if not places:
-        raise InputError(_not_found(side.manifest["source"]["name"], quote, texts.text, "--at"))
+        raise InputError(_not_found(side.manifest.source.name, quote, texts.text, "--at"))
     best = best_window(rows, places)
     if best is None:
         raise InputError(
@@ -110,10 +114,10 @@ def _by_quote(side: Side, rows: pl.DataFrame, texts: Passages, quote: str) -> Fo
     held = "all" if end - start == len(quote) else f"{end - start:,}"
     times = f", {len(places)} times in the text" if len(places) > 1 else ""
     why = f"Its suffix holds {held} of the quotation's {len(quote):,} characters{times}"
-    return Found(rows["example_id"][row], f"{why}; {_of_ties(ties)}")
+    return Choice(rows["example_id"][row], f"{why}; {_of_ties(ties)}")
 
 
-def _by_decoded_quote(side: Side, rows: pl.DataFrame, texts: Passages, quote: str) -> Found:
+def _by_decoded_quote(side: Side, rows: pl.DataFrame, texts: Passages, quote: str) -> Choice:
     """Among given examples: each example's own text is searched, as no text has them all."""
     best: tuple[int, float] | None = None
     chosen, ties = "", 0
@@ -128,11 +132,11 @@ def _by_decoded_quote(side: Side, rows: pl.DataFrame, texts: Passages, quote: st
     if best is None:
         joined = {name: "".join(texts.decoded[name]) for name in rows["example_id"]}
         like = next((name for name, text in joined.items() if similar(text, quote)), None)
-        where = f"example {like!r}" if like else side.manifest["source"]["name"]
+        where = f"example {like!r}" if like else side.manifest.source.name
         raise InputError(_not_found(where, quote, joined[like] if like else "", f"--example {like}"))
     held_words = "all" if best[0] == len(quote) else f"{best[0]:,}"
     why = f"Its suffix holds {held_words} of the quotation's {len(quote):,} characters"
-    return Found(chosen, f"{why}; {_of_ties(ties)}")
+    return Choice(chosen, f"{why}; {_of_ties(ties)}")
 
 
 def _of_ties(ties: int) -> str:
@@ -151,7 +155,7 @@ def _not_found(where: str, quote: str, text: str, option: str) -> str:
     )
 
 
-def _shown(side: Side, rows: pl.DataFrame, example_id: str) -> dict[str, Any]:
+def _shown(side: Side, rows: pl.DataFrame, example_id: str) -> PassageOfRun:
     chosen = rows.filter(pl.col("example_id") == example_id)
     if not chosen.height:
         raise InputError(
@@ -159,70 +163,65 @@ def _shown(side: Side, rows: pl.DataFrame, example_id: str) -> dict[str, Any]:
             "the end of the text. Choose another passage, or leave this run out."
         )
     row = chosen.row(0, named=True)
-    prefix, suffix = Passages(side.run)[row]
+    prefix, suffix = side.run.texts[row]
     ids, texts, problem = _tokens(side, row)
     probability = math.exp(row["log_prob"])
-    return {
-        "key": side.key,
-        "name": side.name,
-        "folder": str(side.run.folder),
-        "model": side.manifest["model"],
-        "scheme": side.scheme,
-        "tau": side.manifest["tau"],
-        "place": [row["start"], row["suffix_start"], row["suffix_end"]],
-        "prefix": prefix,
-        "suffix": suffix,
-        "log_prob": None if row["log_prob"] == -math.inf else row["log_prob"],
-        "p_z": probability,
-        "stopped": row["stopped"],
-        "greedy": row["greedy"],
-        "queries_needed": {f"{p:g}": _whole(queries_needed(probability, at_least=p)) for p in CHANCES},
-        "at_least_once": {str(n): at_least_once(probability, n) for n in QUERIES},
-        "tokens": _token_rows(row, ids, texts),
-        "tokens_unknown": problem,
-        "near": None if side.manifest["near"] is None else _near(side, row),
-    }
+    near = side.manifest.near
+    return PassageOfRun(
+        key=side.key,
+        name=side.name,
+        folder=str(side.run.folder),
+        model=side.manifest.model,
+        scheme=side.scheme,
+        tau=side.manifest.tau,
+        place=[row["start"], row["suffix_start"], row["suffix_end"]],
+        prefix=prefix,
+        suffix=suffix,
+        log_prob=None if row["log_prob"] == -math.inf else row["log_prob"],
+        p_z=probability,
+        stopped=row["stopped"],
+        greedy=row["greedy"],
+        queries_needed={f"{p:g}": _whole(queries_needed(probability, at_least=p)) for p in CHANCES},
+        at_least_once={str(n): at_least_once(probability, n) for n in QUERIES},
+        tokens=_token_rows(row, ids, texts),
+        tokens_unknown=problem,
+        near=None if near is None else NearOfPassage(options=near, **{name: row[name] for name in NEAR}),
+    )
 
 
 def _whole(n: float) -> int | None:
     return None if n == math.inf else int(n)
 
 
-def _token_rows(row: Mapping[str, Any], ids: Sequence[int] | None, texts: Sequence[str] | None) -> list[dict[str, Any]]:
-    found, total = [], 0.0
+def _token_rows(row: Row, ids: Sequence[int] | None, texts: Sequence[str] | None) -> list[TokenOfPassage]:
+    tokens, total = [], 0.0
     for i, (rank, log_prob, base) in enumerate(
         zip(row["ranks"], row["token_log_probs"], row["base_log_probs"], strict=True)
     ):
         total += log_prob
-        found.append(
-            {
-                "position": i + 1,
-                "id": None if ids is None else ids[i],
-                "text": None if texts is None else texts[i],
-                "rank": rank,
-                "probability": math.exp(log_prob),
-                "base_probability": math.exp(base),
-                "cumulative_log_prob": None if total == -math.inf else total,
-            }
+        tokens.append(
+            TokenOfPassage(
+                position=i + 1,
+                id=None if ids is None else ids[i],
+                text=None if texts is None else texts[i],
+                rank=rank,
+                probability=math.exp(log_prob),
+                base_probability=math.exp(base),
+                cumulative_log_prob=None if total == -math.inf else total,
+            )
         )
-    return found
+    return tokens
 
 
-def _near(side: Side, row: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("lower", "upper", "lower_by_tolerance", "upper_by_tolerance", "verdict", "estimate", "estimate_error",
-             "greedy_distance", "candidates")  # fmt: skip
-    return {"options": side.manifest["near"], **{name: row[name] for name in names}}
-
-
-def _tokens(side: Side, row: Mapping[str, Any]) -> tuple[list[int] | None, list[str] | None, str | None]:
+def _tokens(side: Side, row: Row) -> tuple[list[int] | None, list[str] | None, str | None]:
     """The suffix's token ids and their texts, as far as they can be known, and why not where they cannot.
 
     A scan stores no ids: the window is cut anew with the run's own tokenizer. Examples have theirs stored.
     """
-    model = side.manifest["model"]
-    ids = None if side.manifest["kind"] == "scan" else _stored_ids(side, row["example_id"])
+    model = side.manifest.model
+    ids = None if side.of.scanned else _stored_ids(side, row["example_id"])
     try:
-        tokenizer = load_tokenizer(str(model["name"]), revision=model.get("revision"), expected=model.get("tokenizer"))
+        tokenizer = load_tokenizer(model.name, revision=model.revision, expected=model.tokenizer)
         prefix, suffix = ids or _cut_again(side, row, tokenizer)
     except RoteError as error:
         return (ids[1] if ids else None), None, str(error)
@@ -230,14 +229,14 @@ def _tokens(side: Side, row: Mapping[str, Any]) -> tuple[list[int] | None, list[
 
 
 def _stored_ids(side: Side, example_id: str) -> tuple[list[int], list[int]]:
-    entry = next(entry for entry in side.run.examples() if entry["id"] == example_id)
-    return entry["prefix"], entry["suffix"]
+    entry = next(entry for entry in side.run.examples if entry.id == example_id)
+    return entry.prefix, entry.suffix
 
 
-def _cut_again(side: Side, row: Mapping[str, Any], tokenizer: Any) -> tuple[list[int], list[int]]:
-    text, sizes = side.run.text or "", side.manifest["windows"]
+def _cut_again(side: Side, row: Row, tokenizer: Any) -> tuple[list[int], list[int]]:
+    text, sizes = side.run.text or "", side.of.windows
     rest = text[row["start"] :]
-    cut = windows(rest, tokenizer, prefix=sizes["prefix"], suffix=sizes["suffix"], stride=len(rest))
+    cut = windows(rest, tokenizer, prefix=sizes.prefix, suffix=sizes.suffix, stride=len(rest))
     if not cut or [cut[0].suffix_start, cut[0].suffix_end] != [
         row["suffix_start"] - row["start"],
         row["suffix_end"] - row["start"],

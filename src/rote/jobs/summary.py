@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -13,82 +14,88 @@ from rote.analysis.near.rates import near_summary
 from rote.analysis.rates import rates, rates_by
 from rote.corpus.windows import beginning_ends
 from rote.errors import RunError
-from rote.store.manifest import scheme_of
-from rote.store.run import Run
+from rote.store.files import FORMAT
+from rote.store.manifest import Manifest, scheme_of
+from rote.store.run import StoredRun
+from rote.store.summary import Longest, LookedAt, Rates, SchemeNumbers, Summary
 
 THRESHOLDS = (0.01, 0.1, 0.5, 0.75)
 """The probabilities at which coverage is told."""
 
 
-def summarise(run: Run, logit_tolerance: float, tokenizer: Any) -> dict[str, Any]:
+def summarise(run: StoredRun, logit_tolerance: float, tokenizer: Any) -> Summary:
     """What summary.json says, under every scheme of the run."""
-    manifest, scores, facts = run.manifest, run.scores, run.shard_facts()
-    tau = manifest["tau"]
+    manifest, scores, facts = run.manifest, run.scores, run.facts()
     most_tokens = int(scores["ranks"].list.len().max() or 0)  # type: ignore[arg-type]
-    schemes: dict[str, Any] = {}
-    for scheme in manifest["schemes"]:
+    schemes: dict[str, SchemeNumbers] = {}
+    for scheme in manifest.schemes:
         own = scores.filter(scores["scheme"] == scheme)
         doubt = scheme_of(scheme).doubt(logit_tolerance) * most_tokens
-        limits = {"tau": tau, "numeric_tolerance": doubt, "border_tolerance": logit_tolerance}
-        numbers: dict[str, Any] = {"rates": rates(own, **limits)}
-        if manifest["kind"] == "scan":
-            numbers["coverage"] = coverage(own, manifest["source"]["characters"], thresholds=THRESHOLDS)
-            numbers["longest"] = _longest_places(run, own, tokenizer)
-        if own["repetitions"].is_not_null().any():
-            numbers["by_repetitions"] = rates_by(own, "repetitions", **limits)
-        if manifest["near"] is not None:
-            numbers["near"] = near_summary(own, tau=tau)
-        if own["split"].is_not_null().any():
-            numbers["by_split"] = rates_by(own, "split", **limits)
-        if "sampling" in manifest:
-            numbers |= _sampled(own, limits)
+        limits = {"tau": manifest.tau, "numeric_tolerance": doubt, "border_tolerance": logit_tolerance}
+        numbers = _numbers(own, limits, drawn=manifest.sampling is not None)
+        if manifest.near is not None:
+            numbers = replace(numbers, near=near_summary(own, tau=manifest.tau))
+        if manifest.source.characters is not None:
+            covered = coverage(own, manifest.source.characters, thresholds=THRESHOLDS)
+            numbers = replace(numbers, coverage=covered, longest=_longest_places(run, own, tokenizer))
         schemes[scheme] = numbers
-    first = scores.filter(scores["scheme"] == manifest["schemes"][0])
-    return {
-        "kind": manifest["kind"],
-        "source": manifest["source"],
-        "model": manifest["model"],
-        "examples": first.height,
-        "dropped": manifest["dropped"],
-        "tau": tau,
-        "logit_tolerance": logit_tolerance,
-        "token_evals": int(first["token_evals"].sum()),
-        "seconds": round(sum(f["seconds"] for f in facts), 3),
-        "warnings": sorted({w for f in facts for w in f["warnings"]}),
-        "versions": manifest["versions"],
-        **({"looked_at": _looked_at(first, manifest["source"]["characters"])} if manifest["kind"] == "scan" else {}),
-        **({"sampling": manifest["sampling"]} if "sampling" in manifest else {}),
-        "schemes": schemes,
-    }
+    first = scores.filter(scores["scheme"] == manifest.schemes[0])
+    return Summary(
+        format=FORMAT,
+        kind=manifest.kind,
+        source=manifest.source,
+        model=manifest.model,
+        examples=first.height,
+        dropped=manifest.dropped,
+        tau=manifest.tau,
+        logit_tolerance=logit_tolerance,
+        token_evals=int(first["token_evals"].sum()),
+        seconds=round(sum(each.seconds for each in facts), 3),
+        warnings=sorted({warning for each in facts for warning in each.warnings}),
+        versions=manifest.versions,
+        looked_at=_looked_at(first, manifest),
+        sampling=manifest.sampling,
+        schemes=schemes,
+    )
 
 
-def _sampled(scores: pl.DataFrame, limits: Mapping[str, float]) -> dict[str, Any]:
-    """The rates of examples drawn from a corpus. A held-out corpus is a group beside it, not a part of its rates."""
-    rows = with_origin(scores)
-    own = rows.filter(pl.col("corpus") == "main")
-    found: dict[str, Any] = {"rates": sampled_rates(own, **limits)}
-    if by_repetitions := rates_by(rows, "repetitions", **limits, of=sampled_rates):
-        found["by_repetitions"] = by_repetitions
-    if by_split := rates_by(rows, "split", **limits, of=sampled_rates):
-        found |= {"by_split": by_split, "differences": differences(by_split)}
-    return found
+def _numbers(scores: pl.DataFrame, limits: Mapping[str, float], *, drawn: bool) -> SchemeNumbers:
+    """The rates, and those of the groups that the rows say they belong to.
+
+    Of examples drawn from a corpus, a held-out corpus is a group beside it, not a part of its rates.
+    """
+    rows = with_origin(scores) if drawn else scores
+
+    def of(group: pl.DataFrame) -> Rates:
+        return sampled_rates(group, **limits) if drawn else rates(group, **limits)
+
+    by_split = rates_by(rows, "split", of=of)
+    return SchemeNumbers(
+        rates=of(rows.filter(pl.col("corpus") == "main") if drawn else rows),
+        by_repetitions=rates_by(rows, "repetitions", of=of) or None,
+        by_split=by_split or None,
+        differences=differences(by_split) if drawn and by_split else None,
+    )
 
 
-def _looked_at(scores: pl.DataFrame, length: int) -> dict[str, Any]:
-    """The characters that lie in any suffix, and those that a wide stride leaves between them, not measured."""
+def _looked_at(scores: pl.DataFrame, manifest: Manifest) -> LookedAt | None:
+    """What of a scanned text was measured at all."""
+    if manifest.source.characters is None:
+        return None
     covered = merge_spans(*spans(scores))
     characters = sum(end - start for start, end in covered)
     gaps = covered[-1][1] - covered[0][0] - characters if covered else 0
-    return {"characters": characters, "share": characters / length, "gaps": gaps}
+    return LookedAt(characters=characters, share=characters / manifest.source.characters, gaps=gaps)
 
 
-def _longest_places(run: Run, scores: pl.DataFrame, tokenizer: Any) -> dict[str, Any]:
+def _longest_places(run: StoredRun, scores: pl.DataFrame, tokenizer: Any) -> dict[str, Longest | None]:
     """The longest sequence at each threshold, and where in the text it ends: the table knows only where suffixes do."""
-    found = {threshold: entry for threshold, entry in longest(scores, THRESHOLDS).items() if entry is not None}
-    windows, text = run.manifest["windows"], run.text
-    if text is None:
+    by_threshold = longest(scores, THRESHOLDS)
+    windows, text = run.manifest.windows, run.text
+    if text is None or windows is None:
         raise RunError(f"{run.folder / 'text.txt'} is gone; run the same command again to restore it.")
-    beginnings = [(entry["start"] or 0, entry["tokens"]) for entry in found.values()]
-    ends = beginning_ends(text, tokenizer, beginnings, prefix=windows["prefix"], suffix=windows["suffix"])
-    placed = {t: {**entry, "suffix_end": end} for (t, entry), end in zip(found.items(), ends, strict=True)}
-    return {f"{threshold:g}": placed.get(f"{threshold:g}") for threshold in THRESHOLDS}
+    entries = {threshold: entry for threshold, entry in by_threshold.items() if entry is not None}
+    beginnings = [(entry.start or 0, entry.tokens) for entry in entries.values()]
+    ends = beginning_ends(text, tokenizer, beginnings, prefix=windows.prefix, suffix=windows.suffix)
+    placed = {t: replace(entry, suffix_end=end) for (t, entry), end in zip(entries.items(), ends, strict=True)}
+    return {threshold: placed.get(threshold) for threshold in by_threshold}

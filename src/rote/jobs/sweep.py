@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from rote.analysis.sweep import point, shortened
 from rote.decoding import GREEDY, Scheme
-from rote.errors import InputError, RunError
+from rote.errors import InputError
 from rote.extraction.verbatim import BatchSize
-from rote.jobs.engine import Progress, score
+from rote.jobs.engine import Job
+from rote.jobs.open import Run, Sweep
+from rote.jobs.progress import Progress, quiet
+from rote.jobs.score import score_examples
 from rote.models.base import LogitModel
-from rote.store.manifest import scheme_of
-from rote.store.run import Run, pretty, read_json, write_whole
+from rote.store.files import FORMAT, pretty, write_whole
+from rote.store.manifest import SweptLengths, scheme_of
+from rote.store.sweep import Lengths, Point, SweepResult, SweepSource, part
 from rote.tokens import Example
 
 
@@ -36,7 +39,7 @@ def sweep(
     tau: float = 1e-3,
     batch_size: BatchSize = "auto",
     progress: Progress | None = None,
-) -> dict[str, Any]:
+) -> Sweep:
     """Rates at every scheme, prefix length and suffix length; also written to `out`, as sweep.json and report.html.
 
     A shorter prefix is the end of an example's prefix, a shorter suffix the beginning of its suffix, so that all prefix
@@ -45,101 +48,76 @@ def sweep(
     """
     if not examples:
         raise InputError(f"{name} holds no examples.")
-    lengths = {"prefix": _lengths(examples, "prefix", prefixes), "suffix": _lengths(examples, "suffix", suffixes)}
-    tell = progress or (lambda what, done, total: None)
-    total = len(lengths["prefix"]) * len(examples)
-    points = []
-    for number, prefix in enumerate(lengths["prefix"]):
+    lengths = Lengths(prefix=_lengths(examples, "prefix", prefixes), suffix=_lengths(examples, "suffix", suffixes))
+    longest = lengths.suffix[-1]
+    tell = progress or quiet
+    total = len(lengths.prefix) * len(examples)
+    points: list[Point] = []
+    for number, prefix in enumerate(lengths.prefix):
 
         def on(what: str, done: int, of: int, before: int = number * len(examples)) -> None:
             tell(what, before + done, total)
 
-        run = score(
-            [_cut(example, prefix, lengths["suffix"][-1]) for example in examples],
-            model,
-            out=Path(out) / _part(prefix),
+        cut = [_cut(example, prefix, longest) for example in examples]
+        every = [*schemes, *([] if GREEDY in schemes else [GREEDY])]
+        run = score_examples(
+            Job(model, cut, every, tau, stop_early=False, near=None, batch_size=batch_size),
+            out=Path(out) / part(prefix),
             name=name,
-            schemes=[*schemes, *([] if GREEDY in schemes else [GREEDY])],
-            tau=tau,
-            batch_size=batch_size,
-            recorded={"sweep": {"prefix": prefix, "suffix": lengths["suffix"][-1]}},
+            sweep=SweptLengths(prefix=prefix, suffix=longest),
             progress=on,
         )
-        points += _points(run, [str(scheme) for scheme in schemes], prefix, lengths["suffix"])
-    first = run.summary
-    result = {
-        "kind": "sweep",
-        **{key: first[key] for key in ("model", "examples", "tau", "logit_tolerance", "versions")},
-        "source": {"name": name},
-        "lengths": lengths,
-        "points": points,
-    }
+        points += _points(run, [str(scheme) for scheme in schemes], prefix, lengths.suffix)
+    last = run.summary
+    result = SweepResult(
+        format=FORMAT,
+        kind="sweep",
+        model=last.model,
+        examples=last.examples,
+        tau=last.tau,
+        logit_tolerance=last.logit_tolerance,
+        versions=last.versions,
+        source=SweepSource(name=name),
+        lengths=lengths,
+        points=points,
+    )
     write_whole(Path(out) / "sweep.json", pretty(result))
-    report_sweep(out)
-    return result
+    made = Sweep(Path(out))
+    made.report()
+    return made
 
 
-def is_sweep(folder: str | Path) -> bool:
-    return (Path(folder) / "sweep.json").is_file()
-
-
-def report_sweep(folder: str | Path) -> dict[str, Any]:
-    """Write a finished sweep's report.html from what its folder holds, and return what sweep.json says."""
-    from rote.report.text.sweep import render_sweep
-
-    found = read_json(Path(folder) / "sweep.json")
-    if not {"lengths", "points", "model"} <= set(found):
-        raise RunError(f"{Path(folder) / 'sweep.json'} is damaged. Run the command that made it again to restore it.")
-    runs = {}
-    for length in found["lengths"]["prefix"]:
-        run = Run(Path(folder) / _part(length))
-        if not (run.folder / "manifest.json").is_file():
-            raise RunError(f"{run.folder}, a run of this sweep, is not there. Run the command that made it again.")
-        runs[run.folder.name] = (run.manifest, run.summary)
-    write_whole(Path(folder) / "report.html", render_sweep(found, runs).encode("utf-8", "replace"))
-    return found
-
-
-def _part(length: int) -> str:
-    """The folder of the run with prompts of this length."""
-    return f"prefix-{length}"
-
-
-def _points(run: Run, schemes: Sequence[str], prefix: int, suffixes: Sequence[int]) -> list[dict[str, Any]]:
+def _points(run: Run, schemes: Sequence[str], prefix: int, suffixes: Sequence[int]) -> list[Point]:
     scores, summary = run.scores, run.summary
-    tolerance = summary["logit_tolerance"]
-    found = []
+    tolerance = summary.logit_tolerance
+    points = []
     for suffix in suffixes:
         table = shortened(scores, suffix)
         for scheme in schemes:
             own = table.filter(pl.col("scheme") == scheme)
-            numbers = point(
-                own,
-                tau=summary["tau"],
-                numeric_tolerance=scheme_of(scheme).doubt(tolerance) * suffix,
-                border_tolerance=tolerance,
+            doubt = scheme_of(scheme).doubt(tolerance) * suffix
+            points.append(
+                point(own, prefix, suffix, tau=summary.tau, numeric_tolerance=doubt, border_tolerance=tolerance)
             )
-            found.append({"scheme": scheme, "prefix": prefix, "suffix": suffix, **numbers})
-    return found
+    return points
 
 
-def _lengths(examples: Sequence[Example], part: str, asked: Sequence[int] | None) -> list[int]:
+def _lengths(examples: Sequence[Example], of: str, asked: Sequence[int] | None) -> list[int]:
     """The lengths to sweep, ascending, once each; every example must be long enough for the longest."""
-    own = [len(getattr(example, part)) for example in examples]
+    own = [len(getattr(example, of)) for example in examples]
     if asked is None:
         if min(own) != max(own):
             raise InputError(
-                f"the examples' {part}es have from {min(own)} to {max(own)} tokens; say which lengths to compare: "
-                f"--{part} with up to {min(own)}."
+                f"the examples' {of}es have from {min(own)} to {max(own)} tokens; say which lengths to compare: "
+                f"--{of} with up to {min(own)}."
             )
         return [own[0]]
     if not asked or min(asked) < 1:
-        raise InputError(f"--{part}: lengths are whole numbers of at least 1.")
+        raise InputError(f"--{of}: lengths are whole numbers of at least 1.")
     if max(asked) > min(own):
         short = examples[own.index(min(own))]
         raise InputError(
-            f"example {short.id!r} has a {part} of {min(own)} tokens, fewer than {max(asked)}; "
-            f"give --{part} up to that."
+            f"example {short.id!r} has a {of} of {min(own)} tokens, fewer than {max(asked)}; give --{of} up to that."
         )
     return sorted(set(asked))
 

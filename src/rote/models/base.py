@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -12,6 +13,22 @@ from rote.models.memory import Memory
 from rote.tokens import BosPolicy
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelIdentity:
+    """Everything about a model that decides a number."""
+
+    name: str
+    revision: str | None
+    fingerprint: str
+    parameters: int
+    dtype: str
+    device: str
+    compiled: bool
+    tokenizer: str | None
+    bos: BosPolicy
+    bos_token: int | None
 
 
 @runtime_checkable
@@ -57,7 +74,7 @@ class LogitModel(Protocol):
     def compiled(self) -> bool: ...
     @property
     def device(self) -> Any: ...
-    def identity(self) -> Mapping[str, Any]:
+    def identity(self) -> ModelIdentity:
         """Everything about the model that decides a number: name, revision, weights, dtype, tokenizer, BOS."""
 
     def hidden(self, tokens: Tensor) -> Tensor: ...

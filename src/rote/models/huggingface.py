@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import GenerationConfig
 
 from rote.errors import InputError, ModelError, RoteError
-from rote.models.base import BUNDLED, Dtype
+from rote.models.base import BUNDLED, Dtype, ModelIdentity
 from rote.models.memory import KeyMemory, Memory, Replay, position_bytes, remembers
 from rote.tokens import BosPolicy
 
@@ -77,19 +77,19 @@ class HuggingFaceModel:
             return max(1024, min(26_000, int(0.1 * memory / (width * self.dtype.itemsize))))
         return 1600  # on two cores a little faster than half or twice as much
 
-    def identity(self) -> Mapping[str, Any]:
-        return {
-            "name": self.name,
-            "revision": self.revision,
-            "fingerprint": self.fingerprint,
-            "parameters": sum(p.numel() for p in self._model.parameters()),
-            "dtype": str(self.dtype).removeprefix("torch."),
-            "device": self.device.type,
-            "compiled": self.compiled,
-            "tokenizer": tokenizer_hash(self.tokenizer),
-            "bos": self.bos_policy,
-            "bos_token": self.bos_id,
-        }
+    def identity(self) -> ModelIdentity:
+        return ModelIdentity(
+            name=self.name,
+            revision=self.revision,
+            fingerprint=self.fingerprint,
+            parameters=sum(p.numel() for p in self._model.parameters()),
+            dtype=str(self.dtype).removeprefix("torch."),
+            device=self.device.type,
+            compiled=self.compiled,
+            tokenizer=tokenizer_hash(self.tokenizer),
+            bos=self.bos_policy,
+            bos_token=self.bos_id,
+        )
 
     @torch.inference_mode()
     def hidden(self, tokens: Tensor) -> Tensor:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar
 
 from markupsafe import Markup, escape
 
@@ -21,6 +22,9 @@ _OPEN, _MIDDLE, _CLOSE = "\ufdd0", "\ufdd1", "\ufdd2"
 MARKS = _OPEN + _MIDDLE + _CLOSE
 _PART = f"([^{MARKS}]*)"
 _FIGURE = re.compile(_OPEN + _MIDDLE.join([_PART] * 4) + _CLOSE)  # key, how, value, shown
+
+
+Content = TypeVar("Content")
 
 
 class KeyedFloat(float):
@@ -35,31 +39,39 @@ class KeyedStr(str):
     key: str
 
 
-def keyed(content: Any, key: str) -> Any:
+def keyed(content: Content, key: str) -> Content:
     """The same content, in which every number and string knows its key: the names and places on the way to it.
 
     The names in a mapping know their keys too: some are numbers, such as the thresholds of a coverage.
     """
+    known: Any = _keyed(content, key)
+    return known  # type: ignore[no-any-return]
+
+
+def _keyed(content: Any, key: str) -> Any:
+    if is_dataclass(content) and not isinstance(content, type):
+        own = {field.name: getattr(content, field.name) for field in fields(content)}
+        return type(content)(**{name: keyed(value, f"{key}/{name}") for name, value in own.items()})
     if isinstance(content, Mapping):
         return {keyed(name, f"{key}/{name}"): keyed(value, f"{key}/{name}") for name, value in content.items()}
     if isinstance(content, (list, tuple)):
         return type(content)(keyed(value, f"{key}/{place}") for place, value in enumerate(content))
     for kind, known in ((float, KeyedFloat), (int, KeyedInt), (str, KeyedStr)):
         if isinstance(content, kind) and not isinstance(content, bool):
-            found: Any = known(content)
-            found.key = key
-            return found
+            value: Any = known(content)
+            value.key = key
+            return value
     return content
 
 
-def derived(number: Any, key: str, source: object) -> Any:
+def derived(number: Content, key: str, source: object) -> Content:
     """A number that was computed: with this key where its source has one, as on a page, and as it is elsewhere."""
     return number if key_of(source) is None else keyed(number, key)
 
 
 def number_in(name: str) -> float:
     """The number that a mapping's name says."""
-    return derived(float(name), key_of(name) or "", name)  # type: ignore[no-any-return]
+    return derived(float(name), key_of(name) or "", name)
 
 
 def key_of(content: object) -> str | None:

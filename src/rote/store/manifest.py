@@ -1,47 +1,134 @@
-"""The manifest: everything that decides a number, and the refusal to mix runs that differ in it."""
+"""Manifests: everything that decides a number, and the refusal to mix runs that differ in it."""
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 import rote
+from rote.corpus.sampling import Drawn
 from rote.decoding import GREEDY, Scheme
 from rote.errors import RunError
+from rote.extraction.near.search import Near
+from rote.extraction.text.reconstruct import Writing
+from rote.models.base import ModelIdentity
+from rote.store.files import plain
 
-FORMAT = 3
 NOT_DECIDING = {"created", "source.name", "sampling.held_out_name", "model.name", "versions.python"}
 
 
-def build(
-    *,
-    kind: str,
-    source: Mapping[str, Any],
-    model: Mapping[str, Any],
-    options: Mapping[str, Any],
-) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "kind": kind,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "source": dict(source),
-        "model": dict(model),
-        **options,
-        "versions": {
-            "rote": rote.__version__,
-            "torch": version("torch"),
-            "transformers": version("transformers"),
-            "python": platform.python_version(),
-        },
-    }
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What was measured: a text of so many `characters` (`dropped` more at its end, in a seed), or `examples`.
+
+    `sha256` is that of the text or of the examples' tokens, `text_sha256` that of the stored examples.
+    """
+
+    name: str
+    sha256: str
+    characters: int | None = None
+    dropped: int | None = None
+    text_sha256: str | None = None
+    examples: int | None = None
 
 
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+@dataclass(frozen=True, kw_only=True)
+class Windows:
+    """How a text was cut; `within`: the [start, end) regions in which windows had to start, where they were chosen."""
+
+    prefix: int
+    suffix: int
+    stride: int
+    within: list[tuple[int, int]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearSearch(Near):
+    """The options of a near-verbatim search, and the positions of the model's memory, which limit it too."""
+
+    memory_positions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledCorpus:
+    """A corpus that examples were drawn from, and what each run took."""
+
+    kind: str
+    documents: int
+    runs: list[Drawn]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How examples were drawn: the options of `rote rate`, and the corpora by their roles, main and held-out."""
+
+    documents: int | None
+    examples: int
+    runs: int
+    prefix: int
+    suffix: int
+    seed: int
+    corpora: dict[str, SampledCorpus]
+    held_out_name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweptLengths:
+    """Which part of a sweep a run is: the tokens of its prompts and of its longest suffixes."""
+
+    prefix: int
+    suffix: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """Of a run over a text (a scan) or over given examples (a score run). What may be absent was not asked for."""
+
+    format: int
+    kind: Literal["scan", "score"]
+    created: str
+    source: Source
+    model: ModelIdentity
+    windows: Windows | None = None
+    dropped: int
+    schemes: list[str]
+    tau: float
+    stop_early: bool
+    batch_size: int | Literal["auto"]
+    batch_tokens: int | None
+    near: NearSearch | None
+    shard_examples: int
+    shards: int
+    sampling: Sampling | None = None
+    sweep: SweptLengths | None = None
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReconstructionManifest(Writing):
+    """Of a text that a model wrote on: how, from which seed of so many tokens."""
+
+    format: int
+    kind: Literal["reconstruct"]
+    created: str
+    source: Source
+    model: ModelIdentity
+    seed_tokens: int
+    versions: dict[str, str]
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def made_with() -> dict[str, str]:
+    """The versions that decide a number."""
+    versions = {"rote": rote.__version__, "torch": version("torch"), "transformers": version("transformers")}
+    return {**versions, "python": platform.python_version()}
 
 
 def scheme_of(label: str) -> Scheme:
@@ -56,24 +143,23 @@ def scheme_of(label: str) -> Scheme:
     )
 
 
-def refuse_other_model(
-    manifest: Mapping[str, Any], identity: Mapping[str, Any], folder: str, *fields: str, fix: str
-) -> None:
+def refuse_other_model(before: ModelIdentity, now: ModelIdentity, folder: str, *fields: str, fix: str) -> None:
     """Raise a RunError where the model at hand is not, in these fields, the one that a run was made with."""
-    before = manifest["model"]
     for field in fields:
-        if identity[field] != before[field]:
+        if getattr(now, field) != getattr(before, field):
             raise RunError(
                 f"{folder} was made with another model: its {field} is "
-                f"{before[field]!r}, that of {identity['name']} is {identity[field]!r}. {fix}"
+                f"{getattr(before, field)!r}, that of {now.name} is {getattr(now, field)!r}. {fix}"
             )
 
 
-def refuse_if_different(stored: Mapping[str, Any], asked: Mapping[str, Any], folder: str) -> None:
+def refuse_if_different(
+    stored: Manifest | ReconstructionManifest, asked: Manifest | ReconstructionManifest, folder: str
+) -> None:
     """Raise a RunError that names every field in which the stored run and the asked one differ."""
     differing = [
         f"{key}: the folder has {_shown(before)}, this command {_shown(now)}"
-        for key, before, now in _differing(stored, asked)
+        for key, before, now in _differing(plain(stored), plain(asked))
     ]
     if differing:
         raise RunError(

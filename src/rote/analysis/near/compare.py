@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
-from rote.analysis.near.table import TAU, Array, Near, column, count_true, mean, near_table, share_of
+from rote.analysis.near.table import TAU, Array, NearTable, column, count_true, mean, near_table, share_of
 from rote.analysis.rates import log_prob_bounds
 from rote.errors import InputError
 from rote.odds import wilson
+from rote.store.comparison import NearFixed, NearModel, NearOfSet, VerbatimInLarger
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -64,9 +65,7 @@ def width_table(runs: Mapping[int, tuple[pl.DataFrame, float | None]], *, tau: f
     return pl.DataFrame(rows, schema={**schema, "token_evals": pl.Int64, "seconds": pl.Float64}, orient="row")
 
 
-def compare_fixed(
-    models: Mapping[str, pl.DataFrame], *, reference: str | None = None, tau: float = TAU
-) -> dict[str, Any]:
+def compare_fixed(models: Mapping[str, pl.DataFrame], *, reference: str | None = None, tau: float = TAU) -> NearFixed:
     """Models over the same examples, and over a fixed set of them: those extractable by `reference`, or else by all.
 
     A larger set may hide that the same examples grow likelier; the fixed set shows it. For each model: the verbatim
@@ -83,17 +82,17 @@ def compare_fixed(
     size = len(next(iter(tables.values())).ids) if tables else 0
     chosen = [near.extractable for name, near in tables.items() if reference in (None, name)]
     fixed = np.logical_and.reduce(chosen) if chosen else np.zeros(0, dtype=np.bool_)
-    return {
-        "examples": size,
-        "tolerance": len(next(iter(reached.values()))) - 1 if size else None,
-        "tau": tau,
-        "reference": reference,
-        "fixed_examples": count_true(fixed),
-        "models": [{"model": name, **_compared(near, fixed)} for name, near in tables.items()],
-    }
+    return NearFixed(
+        examples=size,
+        tolerance=len(next(iter(reached.values()))) - 1 if size else None,
+        tau=tau,
+        reference=reference,
+        fixed_examples=count_true(fixed),
+        models=[_compared(name, near, fixed) for name, near in tables.items()],
+    )
 
 
-def verbatim_in_larger(small: pl.DataFrame, large: pl.DataFrame, *, tau: float = TAU) -> dict[str, Any]:
+def verbatim_in_larger(small: pl.DataFrame, large: pl.DataFrame, *, tau: float = TAU) -> VerbatimInLarger:
     """Of the examples that only tolerance unlocks for the small model, how many the large one has verbatim.
 
     A `Share` of the unlocked, with their number and the ids. The large model's table needs no near-verbatim columns.
@@ -106,7 +105,8 @@ def verbatim_in_larger(small: pl.DataFrame, large: pl.DataFrame, *, tau: float =
     both = unlocked & (log_prob_bounds(second)[1] >= math.log(tau))
     count = count_true(both)
     ids = [near.ids[i] for i in np.flatnonzero(both).tolist()]
-    return {"unlocked": count_true(unlocked), **share_of(count, count, count_true(unlocked)), "example_ids": ids}
+    share = share_of(count, count, count_true(unlocked))
+    return VerbatimInLarger(**vars(share), unlocked=count_true(unlocked), example_ids=ids)
 
 
 def convergence(
@@ -214,27 +214,28 @@ def _same_examples(tables: Mapping[Name, pl.DataFrame]) -> dict[Name, pl.DataFra
     return ordered
 
 
-def _aligned(tables: Mapping[Name, pl.DataFrame], tau: float) -> dict[Name, Near]:
+def _aligned(tables: Mapping[Name, pl.DataFrame], tau: float) -> dict[Name, NearTable]:
     return {name: near_table(table, tau) for name, table in _same_examples(tables).items()}
 
 
-def _compared(near: Near, fixed: Any) -> dict[str, Any]:
+def _compared(model: str, near: NearTable, fixed: Any) -> NearModel:
     total = len(near.ids)
     verbatim, certain = count_true(near.verbatim), count_true(near.extractable)
     undecided = count_true(near.undecided)
     lower = near.lower[fixed, -1]
-    return {
-        "verbatim": share_of(verbatim, verbatim, total),
-        "near": share_of(certain, certain + undecided, total),
-        "undecided": undecided,
-        "fixed": {
-            "verbatim": count_true(near.verbatim & fixed),
-            "near": count_true(near.extractable & fixed),
-            "mean_p_z": mean(near.p_z[fixed]),
-            "mean_lower": mean(lower),
-            "median_lower": float(np.median(lower)) if lower.size else None,
-        },
-    }
+    return NearModel(
+        model=model,
+        verbatim=share_of(verbatim, verbatim, total),
+        near=share_of(certain, certain + undecided, total),
+        undecided=undecided,
+        fixed=NearOfSet(
+            verbatim=count_true(near.verbatim & fixed),
+            near=count_true(near.extractable & fixed),
+            mean_p_z=mean(near.p_z[fixed]),
+            mean_lower=mean(lower),
+            median_lower=float(np.median(lower)) if lower.size else None,
+        ),
+    )
 
 
 def _growing(hits: Sequence[Sequence[int]], sizes: Sequence[int] | None) -> tuple[Array, Any]:

@@ -12,32 +12,70 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
 
-from rote.analysis.near.table import TAU, Array, Near, Share, column, count_true, mean, near_table, share_of
+from rote.analysis.near.table import TAU, Array, Mask, NearTable, column, count_true, mean, near_table, share_of
 from rote.analysis.rates import QUERIES
 from rote.errors import InputError
 from rote.odds import at_least_once, queries_needed
+from rote.store.summary import (
+    Distribution,
+    Estimates,
+    Gain,
+    GainDistribution,
+    NearRate,
+    NearSummary,
+    OddsShare,
+    Recovered,
+    Recovery,
+    SearchCost,
+    Share,
+    Shell,
+    Shells,
+    Unlocked,
+    VerbatimShare,
+)
+
+Declared = TypeVar("Declared")
 
 CHANCES = (0.5, 0.9, 0.999)
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 GAINS = (0.001, 0.01, 0.1)
 
 
-class NearRate(TypedDict):
-    """Rates at one tolerance. `probabilistic["rate_upper"]` counts every undecided example as extractable.
+@dataclass(frozen=True, kw_only=True)
+class MassGain(Gain):
+    """A `Gain` with its tables: one gain per example, and the shares of examples at or above each gain."""
 
-    `greedy` is over the examples whose greedy generation was compared; `greedy_missing` were not.
-    """
+    examples: pl.DataFrame
+    ccdf: pl.DataFrame
+    ccdf_extractable: pl.DataFrame
 
-    tolerance: int
-    probabilistic: Share
-    undecided: int
-    greedy: Share
-    greedy_missing: int
+
+@dataclass(frozen=True, kw_only=True)
+class MassShells(Shells):
+    """`Shells` with a table of each example's masses and shares."""
+
+    examples: pl.DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveredIds(Share):
+    """Of the verbatim extractable examples, those that the search finds, and the ids of those that it `missed`."""
+
+    missed: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recoveries:
+    verbatim: int
+    at_zero: RecoveredIds
+    at_tolerance: RecoveredIds
+    extra: int
 
 
 def near_rates(scores: pl.DataFrame, *, tau: float = TAU) -> list[NearRate]:
@@ -49,13 +87,13 @@ def near_rates(scores: pl.DataFrame, *, tau: float = TAU) -> list[NearRate]:
         count, count_upper = count_true(near.lower[:, tolerance] >= tau), count_true(near.upper[:, tolerance] >= tau)
         close = count_true(greedy <= tolerance)
         found.append(
-            {
-                "tolerance": tolerance,
-                "probabilistic": share_of(count, count_upper, scores.height),
-                "undecided": count_upper - count,
-                "greedy": share_of(close, close, greedy.size),
-                "greedy_missing": scores.height - greedy.size,
-            }
+            NearRate(
+                tolerance=tolerance,
+                probabilistic=share_of(count, count_upper, scores.height),
+                undecided=count_upper - count,
+                greedy=share_of(close, close, greedy.size),
+                greedy_missing=scores.height - greedy.size,
+            )
         )
     return found
 
@@ -95,7 +133,7 @@ def scatter(scores: pl.DataFrame, *, tau: float = TAU) -> pl.DataFrame:
     return pl.DataFrame({"example_id": pl.Series(near.ids * each, dtype=pl.String), **points})
 
 
-def mass_gain(scores: pl.DataFrame, *, tau: float = TAU) -> dict[str, Any]:
+def mass_gain(scores: pl.DataFrame, *, tau: float = TAU) -> MassGain:
     """What tolerance adds to each example's probability: lower - p_z, an estimate and not a bound.
 
     `population` and `extractable` have the number of examples, mean, quantiles, and the shares that gain at least each
@@ -107,19 +145,19 @@ def mass_gain(scores: pl.DataFrame, *, tau: float = TAU) -> dict[str, Any]:
     difference = near.lower[:, -1] - near.p_z
     gain = np.maximum(difference, 0.0)
     columns = {"extractable": near.extractable, "gain_estimate": gain}
-    return {
-        "estimate": True,
-        "clamped": count_true(difference < 0),
-        "largest_clamped": float(np.max(-difference, initial=0.0)),
-        "population": _gains(gain),
-        "extractable": _gains(gain[near.extractable]),
-        "examples": pl.DataFrame({"example_id": pl.Series(near.ids, dtype=pl.String), **columns}),
-        "ccdf": _ccdf(gain),
-        "ccdf_extractable": _ccdf(gain[near.extractable]),
-    }
+    return MassGain(
+        estimate=True,
+        clamped=count_true(difference < 0),
+        largest_clamped=float(np.max(-difference, initial=0.0)),
+        population=_gains(gain),
+        extractable=_gains(gain[near.extractable]),
+        examples=pl.DataFrame({"example_id": pl.Series(near.ids, dtype=pl.String), **columns}),
+        ccdf=_ccdf(gain),
+        ccdf_extractable=_ccdf(gain[near.extractable]),
+    )
 
 
-def shells(scores: pl.DataFrame, *, tau: float = TAU) -> dict[str, Any]:
+def shells(scores: pl.DataFrame, *, tau: float = TAU) -> MassShells:
     """How an example's mass spreads over distances: lower[e] - lower[e - 1], at e = 0 p_z. Estimates, not bounds.
 
     `population` and `extractable` list, by tolerance, the mean mass, and mean and median share of the example's mass
@@ -145,19 +183,19 @@ def shells(scores: pl.DataFrame, *, tau: float = TAU) -> dict[str, Any]:
             "share_estimate": _lists(spread),
         }
     )
-    return {
-        "estimate": True,
-        "population": _shells(mass, share),
-        "extractable": _shells(mass[chosen], share[chosen[some]]),
-        "verbatim_share": {
-            "population": _distribution(share[:, :1].ravel()),
-            "extractable": _distribution(share[chosen[some], :1].ravel()),
-        },
-        "examples": examples.with_columns(pl.when(pl.Series(some)).then("share_estimate").alias("share_estimate")),
-    }
+    return MassShells(
+        estimate=True,
+        population=_shells(mass, share),
+        extractable=_shells(mass[chosen], share[chosen[some]]),
+        verbatim_share=VerbatimShare(
+            population=_distribution(share[:, :1].ravel()),
+            extractable=_distribution(share[chosen[some], :1].ravel()),
+        ),
+        examples=examples.with_columns(pl.when(pl.Series(some)).then("share_estimate").alias("share_estimate")),
+    )
 
 
-def recovery(scores: pl.DataFrame, *, tau: float = TAU) -> dict[str, Any]:
+def recovery(scores: pl.DataFrame, *, tau: float = TAU) -> Recoveries:
     """How many of the verbatim extractable examples the near-verbatim search finds: at tolerance 0, and at its own.
 
     A beam may lose the suffix among likelier outputs. Where a search takes tolerance 0 from the scorer, it misses none.
@@ -165,14 +203,20 @@ def recovery(scores: pl.DataFrame, *, tau: float = TAU) -> dict[str, Any]:
     which only rounding and sampling can do.
     """
     near = near_table(scores, tau)
-    result: dict[str, Any] = {"verbatim": count_true(near.verbatim)}
+    verbatim = count_true(near.verbatim)
     at_zero = near.lower[:, 0] >= tau
-    for name, found in (("at_zero", at_zero), ("at_tolerance", near.extractable)):
-        count = count_true(found & near.verbatim)
-        missed = np.flatnonzero(near.verbatim & ~found).tolist()
-        result[name] = {**share_of(count, count, result["verbatim"]), "missed": [near.ids[i] for i in missed]}
-    result["extra"] = count_true(at_zero & ~near.verbatim)
-    return result
+
+    def recovered(reached: Mask) -> RecoveredIds:
+        count = count_true(reached & near.verbatim)
+        missed = [near.ids[i] for i in np.flatnonzero(near.verbatim & ~reached).tolist()]
+        return RecoveredIds(**vars(share_of(count, count, verbatim)), missed=missed)
+
+    return Recoveries(
+        verbatim=verbatim,
+        at_zero=recovered(at_zero),
+        at_tolerance=recovered(near.extractable),
+        extra=count_true(at_zero & ~near.verbatim),
+    )
 
 
 def prompts_needed(
@@ -199,7 +243,7 @@ def prompt_rates(
     chances: Sequence[float] = CHANCES,
     queries: Sequence[int] = QUERIES,
     tolerance: int | None = None,
-) -> list[dict[str, Any]]:
+) -> list[OddsShare]:
     """For each n and p the `Share` of examples that come within the tolerance in n generations with chance p or more.
 
     `rate` is by the lower bounds, `rate_upper` by the upper.
@@ -208,7 +252,7 @@ def prompt_rates(
     index = _tolerance_index(near, tolerance)
     lower, upper = (np.sort(bound[:, index]).tolist() for bound in (near.lower, near.upper))
     return [
-        {"n": n, "p": p, **share_of(_reaching(lower, n, p), _reaching(upper, n, p), len(near.ids))}
+        OddsShare(n=n, p=p, **vars(share_of(_reaching(lower, n, p), _reaching(upper, n, p), len(near.ids))))
         for n in queries
         for p in chances
     ]
@@ -230,46 +274,57 @@ def top_candidates(scores: pl.DataFrame, *, count: int = 20) -> pl.DataFrame:
     return ranked.select("example_id", "rank", "log_prob", "set_log_prob", "distance", "tokens")
 
 
-def near_summary(scores: pl.DataFrame, *, tau: float = TAU) -> dict[str, Any]:
+def near_summary(scores: pl.DataFrame, *, tau: float = TAU) -> NearSummary:
     """The numbers of one run under one scheme, ready for JSON: what has no value is None, and tables are left out."""
     near = near_table(scores, tau)
     zero = near.log_prob == -math.inf
     new = near.extractable & ~near.verbatim
-    found = recovery(scores, tau=tau)
+    gain, spread, back = mass_gain(scores, tau=tau), shells(scores, tau=tau), recovery(scores, tau=tau)
     evals, estimates = (column(scores, name).drop_nulls() for name in ("near_token_evals", "estimate"))
-    return {
-        "examples": scores.height,
-        "tolerance": len(near.tolerances) - 1 if near.ids else None,
-        "tau": tau,
-        "verdicts": {
+    return NearSummary(
+        examples=scores.height,
+        tolerance=len(near.tolerances) - 1 if near.ids else None,
+        tau=tau,
+        verdicts={
             "extractable": count_true(near.extractable),
             "not extractable": count_true(near.upper[:, -1] < tau),
             "undecided": count_true(near.undecided),
         },
-        "rates": near_rates(scores, tau=tau),
-        "unlocked": {
-            "count": count_true(new),
-            "zero": count_true(new & zero),
-            "sub_threshold": count_true(new & ~zero),
-            "undecided": count_true(near.undecided & ~near.verbatim),
-        },
-        "gain": _numbers(mass_gain(scores, tau=tau)),
-        "shells": _numbers(shells(scores, tau=tau)),
-        "recovery": {
-            name: {**value, "missed": len(value["missed"])} if isinstance(value, dict) else value
-            for name, value in found.items()
-        },
-        "prompts": prompt_rates(scores),
-        "mean_p_z": mean(near.p_z),
-        "mean_lower": mean(near.lower[:, -1]),
-        "mean_upper": mean(near.upper[:, -1]),
-        "mean_eos_mass": mean(column(scores, "eos_mass").drop_nulls().to_numpy()),
-        "estimate": {"examples": len(estimates), "mean": mean(estimates.to_numpy())},
-        "token_evals": {"total": int(evals.cast(pl.Int64).sum()), "mean": mean(evals.to_numpy())},
-    }
+        rates=near_rates(scores, tau=tau),
+        unlocked=Unlocked(
+            count=count_true(new),
+            zero=count_true(new & zero),
+            sub_threshold=count_true(new & ~zero),
+            undecided=count_true(near.undecided & ~near.verbatim),
+        ),
+        gain=_without_tables(gain, Gain),
+        shells=_without_tables(spread, Shells),
+        recovery=Recovery(
+            verbatim=back.verbatim,
+            at_zero=_counted(back.at_zero),
+            at_tolerance=_counted(back.at_tolerance),
+            extra=back.extra,
+        ),
+        prompts=prompt_rates(scores),
+        mean_p_z=mean(near.p_z),
+        mean_lower=mean(near.lower[:, -1]),
+        mean_upper=mean(near.upper[:, -1]),
+        mean_eos_mass=mean(column(scores, "eos_mass").drop_nulls().to_numpy()),
+        estimate=Estimates(examples=len(estimates), mean=mean(estimates.to_numpy())),
+        token_evals=SearchCost(total=int(evals.cast(pl.Int64).sum()), mean=mean(evals.to_numpy())),
+    )
 
 
-def _tolerance_index(near: Near, tolerance: int | None) -> int:
+def _without_tables(result: Any, kind: type[Declared]) -> Declared:
+    """What of a result with tables is numbers."""
+    return kind(**{field.name: getattr(result, field.name) for field in fields(kind)})  # type: ignore[arg-type]
+
+
+def _counted(found: RecoveredIds) -> Recovered:
+    return Recovered(**{**vars(found), "missed": len(found.missed)})
+
+
+def _tolerance_index(near: NearTable, tolerance: int | None) -> int:
     if tolerance is None or not near.ids:
         return -1
     if tolerance not in near.tolerances:
@@ -277,14 +332,15 @@ def _tolerance_index(near: Near, tolerance: int | None) -> int:
     return tolerance
 
 
-def _distribution(values: Array) -> dict[str, Any]:
+def _distribution(values: Array) -> Distribution:
     quantiles = np.quantile(values, QUANTILES).tolist() if values.size else [None] * len(QUANTILES)
     named = {f"{q:g}": value for q, value in zip(QUANTILES, quantiles, strict=True)}
-    return {"examples": values.size, "mean": mean(values), "quantiles": named}
+    return Distribution(examples=values.size, mean=mean(values), quantiles=named)
 
 
-def _gains(gain: Array) -> dict[str, Any]:
-    return {**_distribution(gain), "at_least": {f"{least:g}": mean(gain >= least) for least in GAINS}}
+def _gains(gain: Array) -> GainDistribution:
+    at_least = {f"{least:g}": mean(gain >= least) for least in GAINS}
+    return GainDistribution(**vars(_distribution(gain)), at_least=at_least)
 
 
 def _ccdf(values: Array) -> pl.DataFrame:
@@ -292,10 +348,10 @@ def _ccdf(values: Array) -> pl.DataFrame:
     return pl.DataFrame({"gain": gain, "share_above": counts[::-1].cumsum()[::-1] / values.size})
 
 
-def _shells(mass: Array, share: Array) -> list[dict[str, Any]]:
+def _shells(mass: Array, share: Array) -> list[Shell]:
     medians = np.median(share, axis=0).tolist() if share.size else [None] * mass.shape[1]
     return [
-        {"tolerance": e, "mean_mass": mean(mass[:, e]), "mean_share": mean(share[:, e]), "median_share": medians[e]}
+        Shell(tolerance=e, mean_mass=mean(mass[:, e]), mean_share=mean(share[:, e]), median_share=medians[e])
         for e in range(mass.shape[1])
     ]
 
@@ -314,7 +370,3 @@ def _prompts(probabilities: Array, chance: float) -> Array:
 
 def _reaching(ascending: list[float], n: int, p: float) -> int:
     return len(ascending) - bisect_left(ascending, p, key=lambda probability: at_least_once(probability, n))
-
-
-def _numbers(result: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in result.items() if not isinstance(value, pl.DataFrame)}

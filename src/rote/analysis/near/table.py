@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rote.analysis.rates import log_prob_bounds
 from rote.errors import InputError
 from rote.odds import wilson
+from rote.store.summary import Share
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -23,17 +24,8 @@ TAU = 0.001
 _ROUNDING = 1e-6
 
 
-class Share(TypedDict):
-    """A `Rate` that may be of no examples: then both rates are None and the interval is [0, 1]."""
-
-    count: int
-    rate: float | None
-    rate_upper: float | None
-    interval: list[float]
-
-
 @dataclass(frozen=True, slots=True)
-class Near:
+class NearTable:
     """A checked table. `lower` and `upper` have a row per example and a column per tolerance."""
 
     ids: list[str]
@@ -63,7 +55,7 @@ class Near:
         return ~self.extractable & (self.upper[:, -1] >= self.tau)
 
 
-def near_table(scores: pl.DataFrame, tau: float = TAU) -> Near:
+def near_table(scores: pl.DataFrame, tau: float = TAU) -> NearTable:
     if not 0 < tau <= 1:
         raise InputError(f"tau is a probability and must lie in (0, 1], not {tau}.")
     _, log_prob = log_prob_bounds(scores, "lower_by_tolerance", "upper_by_tolerance")
@@ -79,7 +71,7 @@ def near_table(scores: pl.DataFrame, tau: float = TAU) -> Near:
     crossed = (lower > upper + _ROUNDING).any(axis=1)
     if crossed.any():
         raise InputError(f"example {ids[int(crossed.argmax())]!r} has a lower bound above its upper bound.")
-    return Near(ids, log_prob, np.minimum(lower, 1.0), np.minimum(np.maximum(lower, upper), 1.0), tau)
+    return NearTable(ids, log_prob, np.minimum(lower, 1.0), np.minimum(np.maximum(lower, upper), 1.0), tau)
 
 
 def _bounds(scores: pl.DataFrame, name: str) -> Array:
@@ -115,9 +107,9 @@ def mean(values: Any) -> float | None:
 
 
 def share_of(count: int, count_upper: int, total: int) -> Share:
-    return {
-        "count": count,
-        "rate": count / total if total else None,
-        "rate_upper": count_upper / total if total else None,
-        "interval": [wilson(count, total)[0], wilson(count_upper, total)[1]],
-    }
+    return Share(
+        count=count,
+        rate=count / total if total else None,
+        rate_upper=count_upper / total if total else None,
+        interval=[wilson(count, total)[0], wilson(count_upper, total)[1]],
+    )

@@ -22,8 +22,12 @@ from numpy.typing import NDArray
 from rote.analysis.groups import document_interval, documents_of, effective_examples, with_origin
 from rote.odds import wilson
 from rote.report.export.rows import whole
+from rote.store.files import plain
+from rote.store.manifest import Manifest
+from rote.store.summary import Summary
+from rote.store.table import Row
 
-Passages = Callable[[dict[str, Any]], tuple[str, str]]
+Passages = Callable[[Row], tuple[str, str]]
 
 MISSING = "N/A"  # what the harness writes, and its readers expect, where a standard error is not known
 _LONGEST = 100  # bytes of a name that file names are made of
@@ -41,12 +45,12 @@ class Task:
     corpus: str | None
 
 
-def tasks(manifest: Mapping[str, Any], schemes: Sequence[str]) -> list[Task]:
+def tasks(manifest: Manifest, schemes: Sequence[str]) -> list[Task]:
     """The tasks that these schemes of a run become. A held-out corpus is a task of its own, not a part of the other."""
-    sources: list[tuple[str, str | None]] = [(manifest["source"]["name"], None)]
-    if sampling := manifest.get("sampling"):
-        names = {"main": manifest["source"]["name"], "held-out": sampling["held_out_name"]}
-        sources = [(names[corpus], corpus) for corpus in sampling["corpora"]]
+    sources: list[tuple[str, str | None]] = [(manifest.source.name, None)]
+    if sampling := manifest.sampling:
+        names = {"main": manifest.source.name, "held-out": sampling.held_out_name or ""}
+        sources = [(names[corpus], corpus) for corpus in sampling.corpora]
     found = []
     for scheme in schemes:
         for source, corpus in sources:
@@ -69,9 +73,9 @@ def _short(name: str) -> str:
     return whole(name).encode()[:_LONGEST].decode("utf-8", "ignore")
 
 
-def file_date(manifest: Mapping[str, Any]) -> str:
+def file_date(manifest: Manifest) -> str:
     """When the run was begun, as the harness writes it into file names; it has no underscore."""
-    created = datetime.fromisoformat(manifest["created"]).replace(tzinfo=None)
+    created = datetime.fromisoformat(manifest.created).replace(tzinfo=None)
     return created.isoformat(timespec="microseconds").replace(":", "-")
 
 
@@ -83,16 +87,16 @@ def own_rows(scores: pl.DataFrame, task: Task) -> pl.DataFrame:
     return with_origin(rows).filter(pl.col("corpus") == task.corpus)
 
 
-def metrics(rows: pl.DataFrame, manifest: Mapping[str, Any]) -> pl.DataFrame:
+def metrics(rows: pl.DataFrame, manifest: Manifest) -> pl.DataFrame:
     """What each row counts for, a column per metric; in a run that may stop early, two bounds in the place of p_z."""
-    tau = manifest["tau"]
+    tau = manifest.tau
     p_z = pl.col("log_prob").exp()
     found = {"exact_match": pl.col("greedy").cast(pl.Float64), "extractable": _reaches("log_prob", math.log(tau))}
-    if manifest["stop_early"]:
+    if manifest.stop_early:
         found |= {"p_z_lower": pl.when("stopped").then(0.0).otherwise(p_z), "p_z_upper": p_z}
     else:
         found |= {"p_z": p_z}
-    if manifest["near"] is not None:
+    if manifest.near is not None:
         found |= {"near_extractable": _reaches("lower", tau)}
         found |= {"near_lower": pl.col("lower"), "near_upper": pl.col("upper")}
     return rows.select(value.alias(name) for name, value in found.items())
@@ -106,7 +110,7 @@ def _reaches(name: str, threshold: float) -> pl.Expr:
 class Samples:
     """The samples of one task as they come in, shard by shard, and what their means and their hash take."""
 
-    def __init__(self, task: Task, manifest: Mapping[str, Any]) -> None:
+    def __init__(self, task: Task, manifest: Manifest) -> None:
         self.task, self.manifest = task, manifest
         self._values: list[pl.DataFrame] = []
         self._origins: list[pl.DataFrame] = []
@@ -141,7 +145,7 @@ class Samples:
         return documents_of(pl.concat(self._origins)) if self._origins else None
 
 
-def _sample(number: int, row: Mapping[str, Any], value: Mapping[str, float], passages: Passages) -> dict[str, Any]:
+def _sample(number: int, row: Row, value: Mapping[str, float], passages: Passages) -> dict[str, Any]:
     prefix, suffix = map(whole, passages(dict(row)))
     log_prob = row["log_prob"]
     unknown = row["stopped"] and log_prob > -math.inf  # then log_prob is only an upper bound
@@ -168,9 +172,9 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def results(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Sequence[Samples]) -> dict[str, Any]:
+def results(manifest: Manifest, summary: Summary, found: Sequence[Samples]) -> dict[str, Any]:
     """What goes into results_*.json."""
-    model, versions = manifest["model"], manifest["versions"]
+    model, versions = manifest.model, manifest.versions
     names = [samples.task.name for samples in found]
     return {
         "results": {samples.task.name: _task_results(samples) for samples in found},
@@ -182,36 +186,36 @@ def results(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Sequ
         "n-samples": {samples.task.name: _counts(samples, summary) for samples in found},
         "config": _run_config(manifest),
         "git_hash": None,
-        "date": datetime.fromisoformat(manifest["created"]).timestamp(),
+        "date": datetime.fromisoformat(manifest.created).timestamp(),
         "transformers_version": versions["transformers"],
         "rote_version": versions["rote"],
         "task_hashes": {samples.task.name: samples.digest for samples in found},
         "model_source": "rote",
-        "model_name": whole(str(model["name"])),
-        "model_name_sanitized": folder_name(str(model["name"])),
+        "model_name": whole(str(model.name)),
+        "model_name_sanitized": folder_name(str(model.name)),
         "system_instruction": None,
         "system_instruction_sha": None,
         "fewshot_as_multiturn": None,
         "chat_template": None,
         "chat_template_sha": None,
-        "total_evaluation_time_seconds": str(summary["seconds"]),
+        "total_evaluation_time_seconds": str(summary.seconds),
     }
 
 
 def _task_results(samples: Samples) -> dict[str, Any]:
     values, document = samples.values, samples.document
-    windows = samples.manifest["kind"] == "scan"
+    windows = samples.manifest.kind == "scan"
     found: dict[str, Any] = {"name": samples.task.name, "alias": samples.task.name, "sample_len": values.height}
     for name in values.columns:
-        numbers = values[name].to_numpy()
-        found[f"{name},none"] = float(numbers.mean()) if numbers.size else MISSING
-        found[f"{name}_stderr,none"] = standard_error(numbers, document, windows=windows)
+        column = values[name].to_numpy()
+        found[f"{name},none"] = float(column.mean()) if column.size else MISSING
+        found[f"{name}_stderr,none"] = standard_error(column, document, windows=windows)
     return found
 
 
-def _counts(samples: Samples, summary: Mapping[str, Any]) -> dict[str, int]:
+def _counts(samples: Samples, summary: Summary) -> dict[str, int]:
     scored = samples.values.height
-    return {"original": scored + (summary["dropped"] or 0), "effective": scored}
+    return {"original": scored + (summary.dropped or 0), "effective": scored}
 
 
 def standard_error(values: NDArray[np.float64], document: NDArray[np.int64] | None, *, windows: bool) -> float | str:
@@ -230,7 +234,7 @@ def standard_error(values: NDArray[np.float64], document: NDArray[np.int64] | No
 def _intervals(samples: Samples) -> dict[str, list[float]]:
     """The 95% intervals of the two rates, as rote gives them; a scan's windows are no sample and have none."""
     values, document = samples.values, samples.document
-    if samples.manifest["kind"] == "scan" or not values.height:
+    if samples.manifest.kind == "scan" or not values.height:
         return {}
     found = {}
     for name in ("exact_match", "extractable"):
@@ -243,11 +247,11 @@ def _intervals(samples: Samples) -> dict[str, list[float]]:
 def _config(samples: Samples) -> dict[str, Any]:
     """The task's configuration; `metadata` says what decides its numbers."""
     task, manifest = samples.task, samples.manifest
-    model = manifest["model"]
+    model, decided = manifest.model, plain(manifest)
     decisive = ("source", "windows", "sweep", "sampling", "tau", "stop_early", "near")
     return {
         "task": task.name,
-        "dataset_path": whole(str(manifest["source"]["name"])),
+        "dataset_path": whole(str(manifest.source.name)),
         "output_type": "loglikelihood",
         "doc_to_text": "{{prefix}}",
         "doc_to_target": "{{suffix}}",
@@ -261,30 +265,30 @@ def _config(samples: Samples) -> dict[str, Any]:
         "repeats": 1,
         "should_decontaminate": False,
         "metadata": {
-            "version": manifest["versions"]["rote"],
+            "version": manifest.versions["rote"],
             "scheme": task.scheme,
             "corpus": task.corpus,
-            "bos": model["bos"],
-            "bos_token": model.get("bos_token"),
-            "fingerprint": model.get("fingerprint"),
+            "bos": model.bos,
+            "bos_token": model.bos_token,
+            "fingerprint": model.fingerprint,
             "intervals_95": _intervals(samples),
-            **{key: manifest[key] for key in decisive if key in manifest},
+            **{key: decided[key] for key in decisive if key in decided},
         },
     }
 
 
-def _run_config(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    model = manifest["model"]
-    arguments = {"pretrained": model["name"], "revision": model.get("revision"), "dtype": model["dtype"]}
+def _run_config(manifest: Manifest) -> dict[str, Any]:
+    model = manifest.model
+    arguments = {"pretrained": model.name, "revision": model.revision, "dtype": model.dtype}
     return {
         "model": "rote",
         "model_args": whole(",".join(f"{key}={value}" for key, value in arguments.items() if value is not None)),
-        "model_num_parameters": model.get("parameters"),
-        "model_dtype": model["dtype"],
-        "model_revision": model.get("revision"),
-        "batch_size": str(manifest["batch_size"]),
+        "model_num_parameters": model.parameters,
+        "model_dtype": model.dtype,
+        "model_revision": model.revision,
+        "batch_size": str(manifest.batch_size),
         "batch_sizes": [],
-        "device": model["device"],
+        "device": model.device,
         "use_cache": None,
         "limit": None,
         "bootstrap_iters": 0,

@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import polars as pl
 
-from rote.analysis.groups import NAMED
+from rote.store.manifest import Manifest
+from rote.store.summary import RateName
+from rote.store.sweep import SweepResult
+from rote.store.table import Row
 
 Kind = Literal["text", "boolean", "integer", "number", "json"]
 """What the values of one key of the metadata are; `json`: of several kinds, or nested, so each is written as JSON."""
@@ -76,8 +79,8 @@ def _common(kinds: set[Kind]) -> Kind:
 def score_rows(
     scores: pl.DataFrame,
     *,
-    manifest: Mapping[str, Any],
-    passages: Callable[[dict[str, Any]], tuple[str, str]],
+    manifest: Manifest,
+    passages: Callable[[Row], tuple[str, str]],
     kinds: Mapping[str, Kind] | None,
 ) -> pl.DataFrame:
     """Rows of a score table for other programs: one per example and scheme, in the table's order.
@@ -92,9 +95,9 @@ def score_rows(
     exact = pl.col("stopped").not_() | pl.col("log_prob").is_infinite()
     return scores.select(
         "example_id",
-        _always("model", str(manifest["model"]["name"]), pl.String),
+        _always("model", manifest.model.name, pl.String),
         "scheme",
-        _always("bos_token", manifest["model"].get("bos_token"), pl.Int64),
+        _always("bos_token", manifest.model.bos_token, pl.Int64),
         "start",
         "suffix_start",
         "suffix_end",
@@ -109,7 +112,7 @@ def score_rows(
         *_metadata(scores["metadata"], kinds),
         pl.Series("prefix", [whole(prefix) for prefix, _ in texts], pl.String),
         pl.Series("suffix", [whole(suffix) for _, suffix in texts], pl.String),
-        *(pl.col(name).alias(new) for name, new in _NEAR.items() if manifest["near"] is not None),
+        *(pl.col(name).alias(new) for name, new in _NEAR.items() if manifest.near is not None),
         "token_evals",
         *_BY_TOKEN,
     )
@@ -142,21 +145,37 @@ def _value(value: Any, kind: Kind) -> Any:
     return whole(value if kind == "text" else json.dumps(value, ensure_ascii=False))
 
 
-def sweep_rows(found: Mapping[str, Any]) -> pl.DataFrame:
+_COLUMNS: dict[RateName, str] = {
+    "greedy_rate": "greedy_rate",
+    "rate_at_tau": "rate_at_tau",
+    "rate_at_1e_4": "rate_at_0.0001",
+    "maximum_rate": "maximum_rate",
+}
+
+
+def sweep_rows(sweep: SweepResult) -> pl.DataFrame:
     """The points of a sweep: a row per scheme, prompt length and suffix length, with every rate and its interval."""
-    model = found["model"]
     rows: list[dict[str, Any]] = []
-    for point in found["points"]:
-        rates = point["rates"]
-        row = {"model": whole(str(model["name"])), "scheme": point["scheme"], "bos_token": model.get("bos_token")}
-        row |= {"prefix": point["prefix"], "suffix": point["suffix"], "examples": rates["examples"]}
-        row |= {"tau": rates["tau"]}
-        for name in NAMED:
-            low, high = rates[name]["interval"]
-            row |= {name: rates[name]["rate"], f"{name}_low": low, f"{name}_high": high}
-        quartiles = point["perplexity"]["quartiles"] or [None] * 3
+    for point in sweep.points:
+        rates = point.rates
+        row: dict[str, Any] = {
+            "model": whole(sweep.model.name),
+            "scheme": point.scheme,
+            "bos_token": sweep.model.bos_token,
+            "prefix": point.prefix,
+            "suffix": point.suffix,
+            "examples": rates.examples,
+            "tau": rates.tau,
+        }
+        for name, rate in rates.named.items():
+            low, high = rate.interval
+            column = _COLUMNS[name]
+            row |= {column: rate.rate, f"{column}_low": low, f"{column}_high": high}
+        quartiles: Sequence[float | None] = point.perplexity.quartiles or [None] * 3
         row |= dict(zip(("perplexity_q1", "perplexity_median", "perplexity_q3"), quartiles, strict=True))
-        row |= {"perplexity_finite": point["perplexity"]["finite"], "np_table": rates["np_table"]}
+        names = ("n", "p", "count", "rate", "rate_upper", "interval")
+        row["perplexity_finite"] = point.perplexity.finite
+        row["np_table"] = [{name: getattr(cell, name) for name in names} for cell in rates.np_table]
         rows.append(row)
     return pl.DataFrame(rows, schema_overrides={"bos_token": pl.Int64, "tau": pl.Float64}, infer_schema_length=None)
 

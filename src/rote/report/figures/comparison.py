@@ -20,6 +20,7 @@ from rote.report.figures.layers import (
     edge_sentence,
     edged,
     intervals,
+    odds_frame,
     rate_table,
     rule,
     sentences,
@@ -29,6 +30,8 @@ from rote.report.figures.layers import (
 )
 from rote.report.figures.run import QUERIES
 from rote.report.text import numbers
+from rote.store.comparison import ComparedRun, ComparisonResult
+from rote.store.summary import Rate, Share
 
 PAIRS = 5
 """Runs that are drawn against the first one, point by point."""
@@ -50,9 +53,9 @@ COMPARISON_FIGURES = {
 """Every figure that a comparison can have, and what it needs; there is one `pair` for each run but the first."""
 
 
-def comparison_figures(result: Mapping[str, Any], tables: Mapping[str, pl.DataFrame]) -> list[Figure]:
+def comparison_figures(result: ComparisonResult, tables: Mapping[str, pl.DataFrame]) -> list[Figure]:
     """The figures of a comparison, as `rote compare` makes it, from each run's rows under its letter."""
-    runs = result["runs"]
+    runs = result.runs
     made = [
         _strips(result, tables),
         _rates(result),
@@ -65,14 +68,14 @@ def comparison_figures(result: Mapping[str, Any], tables: Mapping[str, pl.DataFr
     return [figure for figure in made if figure is not None]
 
 
-def _strips(result: Mapping[str, Any], tables: Mapping[str, pl.DataFrame]) -> Figure | None:
+def _strips(result: ComparisonResult, tables: Mapping[str, pl.DataFrame]) -> Figure | None:
     """A heatmap strip for each run, one above the other, the first at the top."""
-    if result["kind"] != "scan":
+    if not result.scanned:
         return None
-    length, tau, runs = result["source"]["characters"], result["tau"], result["runs"]
+    length, tau, runs = result.length, result.tau, result.runs
     made = []
     for place, run in enumerate(runs):
-        rows = tables[run["key"]]
+        rows = tables[run.key]
         best = character_maximum(*spans(rows), log_prob_bounds(rows)[0], length)
         made.append(strip_lane(best, tau=tau, lane=run_label(run), at=len(runs) - 1 - place))
     return Figure(
@@ -81,7 +84,7 @@ def _strips(result: Mapping[str, Any], tables: Mapping[str, pl.DataFrame]) -> Fi
         caption=sentences(
             "The text from its first to its last character. Each part shows the highest p_z of any window whose suffix "
             f"covers one of its characters; blank is below τ = {tau:g} or not looked at.",
-            _which(result),
+            _which(result.runs),
         ),
         x=Axis("Character of the text", format="count", limits=(0.0, float(length))),
         y=Axis("", "category", limits=(-0.5, len(runs) - 0.5), names=tuple(run_label(run) for run in reversed(runs))),
@@ -91,110 +94,113 @@ def _strips(result: Mapping[str, Any], tables: Mapping[str, pl.DataFrame]) -> Fi
     )
 
 
-def _rates(result: Mapping[str, Any]) -> Figure:
-    named = (("rate_at_tau", f"At τ = {result['tau']:g}"), ("greedy_rate", "Greedy"))
+def _rates(result: ComparisonResult) -> Figure:
+    named = (
+        (f"At τ = {result.tau:g}", [run.rates.rate_at_tau for run in result.runs]),
+        ("Greedy", [run.rates.greedy_rate for run in result.runs]),
+    )
     layers: list[Layer] = []
     listed = []
-    for colour, (name, label) in enumerate(named):
-        rates = [run["rates"][name] for run in result["runs"]]
+    for colour, (label, rates) in enumerate(named):
         layers += intervals([i + (-0.1, 0.1)[colour] for i in range(len(rates))], rates, label, colour)
-        listed += [(_row(run, measure=label), run["rates"][name]) for run in result["runs"]]
+        listed += [(_row(run, measure=label), rate) for run, rate in zip(result.runs, rates, strict=True)]
     return Figure(
         name="rates",
         title="Rate of each run",
         caption=sentences(
-            f"Share of {_unit(result)}s extractable at τ = {result['tau']:g}, and given back by greedy decoding.",
+            f"Share of {result.unit}s extractable at τ = {result.tau:g}, and given back by greedy decoding.",
             _sure(result),
-            _which(result),
+            _which(result.runs),
         ),
-        x=_run_axis(result),
+        x=_run_axis(result.runs),
         y=Axis("Rate", format="percent", limits=(0.0, 1.0)),
         layers=tuple(layers),
         table=rate_table(listed),
     )
 
 
-def _near_rates(result: Mapping[str, Any]) -> Figure | None:
+def _near_rates(result: ComparisonResult) -> Figure | None:
     """Rate within the tolerance beside the verbatim rate, of the runs that have one."""
-    runs = [run for run in result["runs"] if run["near"] is not None]
-    if not runs:
+    searched = [(run, run.near) for run in result.runs if run.near is not None]
+    if not searched:
         return None
-    kinds = (
-        ("Verbatim", [run["rates"]["rate_at_tau"] for run in runs]),
-        ("Near-verbatim", [run["near"]["rate"]["probabilistic"] for run in runs]),
+    runs = [run for run, _ in searched]
+    kinds: tuple[tuple[str, Sequence[Rate | Share]], ...] = (
+        ("Verbatim", [run.rates.rate_at_tau for run in runs]),
+        ("Near-verbatim", [near.rate.probabilistic for _, near in searched]),
     )
     layers: list[Layer] = []
     listed = []
     for colour, (label, rates) in enumerate(kinds):
         layers += intervals([i + (-0.1, 0.1)[colour] for i in range(len(runs))], rates, label, colour)
         listed += [(_row(run, measure=label), rate) for run, rate in zip(runs, rates, strict=True)]
-    tolerances = ", ".join(f"{run['key']} {run['near']['tolerance']}" for run in runs)
+    tolerances = ", ".join(f"{run.key} {near.tolerance}" for run, near in searched)
     return Figure(
         name="near-rates",
         title="Verbatim and near-verbatim rate of each run",
         caption=sentences(
-            f"Share of {_unit(result)}s that reach τ = {result['tau']:g}, verbatim and within the tolerance of their "
+            f"Share of {result.unit}s that reach τ = {result.tau:g}, verbatim and within the tolerance of their "
             f"searches (edits: {tolerances}), by the lower bound. Whiskers take in what is undecided.",
             _sure(result),
-            _which(result),
+            _which(result.runs),
         ),
-        x=_run_axis({**result, "runs": runs}),
+        x=_run_axis(runs),
         y=Axis("Rate", format="percent", limits=(0.0, 1.0)),
         layers=tuple(layers),
         table=rate_table(listed),
     )
 
 
-def _prompts(result: Mapping[str, Any], tables: Mapping[str, pl.DataFrame]) -> Figure:
+def _prompts(result: ComparisonResult, tables: Mapping[str, pl.DataFrame]) -> Figure:
     """For each run the share that comes at least once in n generations with even odds, against n."""
     layers: list[Layer] = []
     listed = []
     open_ended = 0
-    for colour, run in enumerate(result["runs"]):
-        cells = pl.DataFrame(np_rates(tables[run["key"]], queries=QUERIES, chances=(CHANCE,)))
+    for colour, run in enumerate(result.runs):
+        cells = odds_frame(np_rates(tables[run.key], queries=QUERIES, chances=(CHANCE,)))
         certain = cells.filter(pl.col("rate") == pl.col("rate_upper"))
         open_ended += certain.height < cells.height
         data = certain.select(x=pl.col("n").cast(pl.Float64), y="rate")
         layers.append(Layer("line", data, run_label(run), colour))
-        if result["kind"] == "score":
-            known = [cell for cell in run["rates"]["np_table"] if cell["p"] == CHANCE]
-            sure = [cell for cell in known if cell["rate"] == cell["rate_upper"]]
-            layers += intervals([cell["n"] for cell in sure], sure, "", colour)
+        if not result.scanned:
+            known = [cell for cell in run.rates.np_table if cell.p == CHANCE]
+            sure = [cell for cell in known if cell.rate == cell.rate_upper]
+            layers += intervals([cell.n for cell in sure], sure, "", colour)
         listed.append(certain.select(pl.lit(run_label(run)).alias("run"), "n", "p", share="rate"))
     ends = " Curves end where rows that were given up early leave the share open." if open_ended else ""
     return Figure(
         name="prompts",
         title="How many prompts it takes",
         caption=sentences(
-            f"Share of {_unit(result)}s that come at least once in n generations with probability "
+            f"Share of {result.unit}s that come at least once in n generations with probability "
             f"{numbers.threshold(CHANCE)} or more.{ends}",
-            _sure(result) if result["kind"] == "score" else "",
-            _which(result),
+            _sure(result) if not result.scanned else "",
+            _which(result.runs),
         ),
         x=Axis("Generations n", "log", "count", limits=(1.0, float(QUERIES[-1]))),
-        y=Axis(f"Share of {_unit(result)}s", format="percent", limits=(0.0, 1.0)),
+        y=Axis(f"Share of {result.unit}s", format="percent", limits=(0.0, 1.0)),
         layers=tuple(layers),
         table=pl.concat(listed),
     )
 
 
-def _coverage(result: Mapping[str, Any]) -> Figure | None:
+def _coverage(result: ComparisonResult) -> Figure | None:
     """Share of the text's characters that each run covers, at several probabilities."""
-    runs = [run for run in result["runs"] if run["coverage"] is not None]
-    if not runs:
+    covered = [(run, run.coverage) for run in result.runs if run.coverage is not None]
+    if not covered:
         return None
     layers, listed = [], []
-    for colour, threshold in enumerate(runs[0]["coverage"]):
-        shares = [run["coverage"][threshold]["share"] for run in runs]
-        data = pl.DataFrame({"x": [float(i) for i in range(len(runs))], "y": shares})
+    for colour, threshold in enumerate(covered[0][1]):
+        shares = [own[threshold].share for _, own in covered]
+        data = pl.DataFrame({"x": [float(i) for i in range(len(covered))], "y": shares})
         layers += [Layer("line", data, "", colour), Layer("points", data, f"p_z ≥ {float(threshold):g}", colour)]
         listed += [
             {
                 **_row(run, p_z_at_least=float(threshold)),
-                "characters": run["coverage"][threshold]["characters"],
-                "share": share,
+                "characters": own[threshold].characters,
+                "share": own[threshold].share,
             }
-            for run, share in zip(runs, shares, strict=True)
+            for run, own in covered
         ]
     return Figure(
         name="coverage",
@@ -202,9 +208,9 @@ def _coverage(result: Mapping[str, Any]) -> Figure | None:
         caption=sentences(
             "Share of the text's characters that lie in the suffix of a window with at least this p_z. The lines only "
             "guide the eye.",
-            _which(result),
+            _which(result.runs),
         ),
-        x=_run_axis(result),
+        x=_run_axis(result.runs),
         y=Axis("Share of characters", format="percent", limits=(0.0, 1.0)),
         layers=tuple(layers),
         table=pl.DataFrame(listed),
@@ -220,12 +226,12 @@ _CHANGES = {
 
 
 def _pair(
-    result: Mapping[str, Any], tables: Mapping[str, pl.DataFrame], first: Mapping[str, Any], other: Mapping[str, Any]
+    result: ComparisonResult, tables: Mapping[str, pl.DataFrame], first: ComparedRun, other: ComparedRun
 ) -> Figure | None:
     """p_z of every passage in two runs."""
-    unit, tau = _unit(result), result["tau"]
+    unit, tau = result.unit, result.tau
     columns = ("example_id", "log_prob", "stopped")
-    both = tables[first["key"]].select(columns).join(tables[other["key"]].select(columns), on="example_id")
+    both = tables[first.key].select(columns).join(tables[other.key].select(columns), on="example_id")
     known = both.filter(~pl.col("stopped") & ~pl.col("stopped_right"))
     if not known.height:
         return None
@@ -247,21 +253,21 @@ def _pair(
     found = cloud(points, x=x, y=y, bins=(60, 60), names=("p_z_first", "p_z_second"), series=_CHANGES, unit=unit)
     left, bottom = (axis.limits[0] if axis.limits else 0.0 for axis in (x, y))
     start = max(10 * axis.marks[0][0] if axis.marks else end for axis, end in ((x, left), (y, bottom)))
-    others = len(result["runs"]) - 1
+    others = len(result.runs) - 1
     return Figure(
-        name=f"pair-{first['key'].lower()}-{other['key'].lower()}",
+        name=f"pair-{first.key.lower()}-{other.key.lower()}",
         title=f"{run_label(other)} against {run_label(first)}",
         caption=sentences(
-            f"Each point is one {unit} at its p_z in the two runs, likelier in {other['key']} above the diagonal.",
+            f"Each point is one {unit} at its p_z in the two runs, likelier in {other.key} above the diagonal.",
             f"In both: at least τ = {tau:g} in both.{found.said}",
-            f"Only the first {PAIRS} of {others} runs are drawn against {first['key']}." if others > PAIRS else "",
+            f"Only the first {PAIRS} of {others} runs are drawn against {first.key}." if others > PAIRS else "",
             *(
                 f"On the {side} edge {said}."
                 for side, values in (("left", one), ("lower", two))
                 if (said := edge_sentence(values, unit))
             ),
             stopped_sentence(both.height - known.height, unit),
-            _which({**result, "runs": [first, other]}),
+            _which([first, other]),
         ),
         x=x,
         y=y,
@@ -278,66 +284,59 @@ def _pair(
     )
 
 
-def _cost(result: Mapping[str, Any]) -> Figure:
+def _cost(result: ComparisonResult) -> Figure:
     """Token evaluations of each run."""
-    runs = result["runs"]
-    totals = [float(run["token_evals"]) for run in runs]
+    runs = result.runs
+    totals = [float(run.token_evals) for run in runs]
     places = {"x0": [i - 0.3 for i in range(len(runs))], "x1": [i + 0.3 for i in range(len(runs))], "y": totals}
-    times = ", ".join(f"{run['key']} {numbers.duration(run['seconds'])}" for run in runs)
+    times = ", ".join(f"{run.key} {numbers.duration(run.seconds)}" for run in runs)
     return Figure(
         name="cost",
         title="What each run cost",
         caption=sentences(
             f"Positions fed to the model, near-verbatim search included. The runs took: {times}.",
-            _which(result),
+            _which(result.runs),
         ),
-        x=_run_axis(result),
+        x=_run_axis(result.runs),
         y=Axis("Token evaluations", format="count", limits=(0.0, 1.1 * max(*totals, 1.0))),
         layers=(Layer("bars", pl.DataFrame(places)),),
         table=pl.DataFrame(
             [
-                {**_row(run), "token_evaluations": run["token_evals"], "seconds_of_the_run": float(run["seconds"])}
+                {**_row(run), "token_evaluations": run.token_evals, "seconds_of_the_run": float(run.seconds)}
                 for run in runs
             ]
         ),
     )
 
 
-def _run_axis(result: Mapping[str, Any]) -> Axis:
-    runs = result["runs"]
-    names = tuple(run_label(run) if len(runs) <= _NAMED else run["key"] for run in runs)
+def _run_axis(runs: Sequence[ComparedRun]) -> Axis:
+    names = tuple(run_label(run) if len(runs) <= _NAMED else run.key for run in runs)
     return Axis("", "category", limits=(-0.5, len(runs) - 0.5), names=names)
 
 
-def run_label(run: Mapping[str, Any]) -> str:
+def run_label(run: ComparedRun) -> str:
     """A run's letter and the last part of its folder; its scheme too, where the folder has several."""
-    own = re.split(r"[/\\]", str(run["folder"]).rstrip("/\\"))[-1]
-    several = str(run["name"]).endswith(f"({run['scheme']})")
-    return f"{run['key']} {numbers.literal(own)}" + (f" ({short_scheme(run['scheme'])})" if several else "")
+    own = re.split(r"[/\\]", str(run.folder).rstrip("/\\"))[-1]
+    several = str(run.name).endswith(f"({run.scheme})")
+    return f"{run.key} {numbers.literal(own)}" + (f" ({short_scheme(run.scheme)})" if several else "")
 
 
-def _row(run: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    return {"run": run_label(run), "model": run["model"]["name"], "scheme": run["scheme"], **more}
+def _row(run: ComparedRun, **more: Any) -> dict[str, Any]:
+    return {"run": run_label(run), "model": run.model.name, "scheme": run.scheme, **more}
 
 
-def _unit(result: Mapping[str, Any]) -> str:
-    return numbers.unit(result)
-
-
-def _which(result: Mapping[str, Any]) -> str:
+def _which(runs: Sequence[ComparedRun]) -> str:
     """Which model and scheme each letter is."""
-    runs: Sequence[Mapping[str, Any]] = result["runs"]
-    schemes = {run["scheme"] for run in runs}
+    schemes = {run.scheme for run in runs}
     each = "; ".join(
-        f"{run['key']} {numbers.literal(run['model']['name'])}" + (f", {run['scheme']}" if len(schemes) > 1 else "")
-        for run in runs
+        f"{run.key} {numbers.literal(run.model.name)}" + (f", {run.scheme}" if len(schemes) > 1 else "") for run in runs
     )
-    bos = {run["model"]["bos_token"] for run in runs}
+    bos = {run.model.bos_token for run in runs}
     before = " or ".join(sorted("no BOS token" if token is None else f"BOS token {token}" for token in bos))
-    common = f"scheme {runs[0]['scheme']}, {before} first" if len(schemes) == 1 else f"{before} first"
+    common = f"scheme {runs[0].scheme}, {before} first" if len(schemes) == 1 else f"{before} first"
     return f"{each}; {common}."
 
 
-def _sure(result: Mapping[str, Any]) -> str:
-    narrow = ", too narrow where windows overlap" if result["kind"] == "scan" else ""
+def _sure(result: ComparisonResult) -> str:
+    narrow = ", too narrow where windows overlap" if result.scanned else ""
     return f"Whiskers: 95% intervals{narrow}."

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import polars as pl
 
 from rote.analysis.distribution import decades, shares_at_least
 from rote.analysis.groups import binned_repetitions, sampled_rates
-from rote.analysis.rates import rates_by
+from rote.analysis.rates import rates, rates_by
 from rote.report.figures.figure import Axis, Figure, Layer
 from rote.report.figures.layers import FLOOR, intervals, rate_table, rule, sentences, setting, stopped_sentence
 from rote.report.text import numbers
+from rote.store.run import Finished
+from rote.store.summary import Rates, SplitRates
 
 GROUP_FIGURES = {
     "repetitions": "examples with repetitions",
@@ -23,34 +24,35 @@ GROUP_FIGURES = {
 """Every figure of groups, and what it needs."""
 
 
-def repetitions(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> Figure | None:
+def repetitions(run: Finished, rows: pl.DataFrame) -> Figure | None:
     """Rate at tau, and greedy, against how often an example stands in the training data."""
     if rows["repetitions"].null_count() == rows.height:
         return None
     rows, binned = binned_repetitions(rows)
-    groups = [group for group in _groups(manifest, summary, rows, "repetitions") if group["repetitions"] is not None]
+    of = sampled_rates if run.drawn else rates  # of drawn examples the intervals know of documents
+    every = rates_by(rows, "repetitions", tau=run.summary.tau, of=of)
+    groups = [group for group in every if group.repetitions is not None]
     left = rows["repetitions"].null_count()
-    names = [_times(group["repetitions"], binned) for group in groups]
+    names = [_times(group.repetitions or 0, binned) for group in groups]
     unsaid = f"{numbers.counted(left, 'example')} that do not say: left out." if left else ""
     said = ", by how often they stand in the training data"
-    return _rates("repetitions", manifest, summary, rows, groups, names, said=said, left_out=unsaid, joined=True)
+    return _rates("repetitions", run, rows, groups, names, said=said, left_out=unsaid, joined=True)
 
 
-def splits(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> Figure | None:
+def splits(run: Finished, rows: pl.DataFrame) -> Figure | None:
     """Rate at tau, and greedy, of each split: what the model was trained on against what it has not seen."""
-    groups = _split_groups(manifest, summary, rows)
+    groups = _split_groups(run, rows)
     if not groups:
         return None
-    names = [numbers.literal(group["split"]) for group in groups]
-    return _rates("split", manifest, summary, rows, groups, names, said="", left_out=_without(rows), joined=False)
+    names = [numbers.literal(split) for split in groups]
+    return _rates("split", run, rows, list(groups.values()), names, said="", left_out=_without(rows), joined=False)
 
 
 def _rates(
     key: str,
-    manifest: Mapping[str, Any],
-    summary: Mapping[str, Any],
+    run: Finished,
     rows: pl.DataFrame,
-    groups: Sequence[Mapping[str, Any]],
+    groups: Sequence[Rates],
     names: Sequence[str],
     *,
     said: str,
@@ -58,15 +60,15 @@ def _rates(
     joined: bool,
 ) -> Figure:
     """The two rates of each group. `said`: of what they are, in the caption; `joined`: whether a line goes through."""
-    tau = summary["tau"]
+    tau = run.summary.tau
     drawn, table = _two_rates(groups, names, key, tau, joined=joined)
     return Figure(
         name={"split": "splits"}.get(key, key),
         title=f"Rate by {key}",
         caption=sentences(
-            f"Share of examples extractable at τ = {tau:g}, and given back by greedy decoding{said}. {_sure(manifest)}",
+            f"Share of examples extractable at τ = {tau:g}, and given back by greedy decoding{said}. {_sure(run)}",
             left_out,
-            setting(manifest, rows["scheme"][0]),
+            setting(run, rows["scheme"][0]),
         ),
         x=Axis(key.capitalize(), "category", names=tuple(names), limits=(-0.5, len(names) - 0.5)),
         y=Axis("Rate", format="percent", limits=(0.0, 1.0)),
@@ -75,19 +77,19 @@ def _rates(
     )
 
 
-def split_distribution(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> Figure | None:
+def split_distribution(run: Finished, rows: pl.DataFrame) -> Figure | None:
     """For each split the share of examples whose p_z is at least so much."""
-    groups = _split_groups(manifest, summary, rows)
+    groups = _split_groups(run, rows)
     if not groups:
         return None
-    floor = min(FLOOR, summary["tau"])
+    floor = min(FLOOR, run.summary.tau)
     levels = decades(math.floor(math.log10(floor) + 1e-9), 0, 20)
     layers, tables = [], []
-    for colour, group in enumerate(groups):
-        own = rows.filter(pl.col("split") == group["split"])
+    for colour, split in enumerate(groups):
+        own = rows.filter(pl.col("split") == split)
         shares = shares_at_least(own, levels)
         kept = [(level, low) for level, (low, high) in zip(levels, shares, strict=True) if low == high]
-        name = numbers.literal(group["split"])
+        name = numbers.literal(split)
         data = pl.DataFrame(kept, schema={"x": pl.Float64, "y": pl.Float64}, orient="row")
         layers.append(Layer("line", data, f"{name} ({numbers.counted(own.height, 'example')})", colour))
         tables.append(data.select(pl.lit(name).alias("split"), p_z_at_least="x", share="y"))
@@ -99,45 +101,41 @@ def split_distribution(manifest: Mapping[str, Any], summary: Mapping[str, Any], 
             "more easily; how sure the difference is, the plot of rates says.",
             _without(rows),
             stopped_sentence(int(rows["stopped"].sum()), "example", "curves begin where they leave no doubt"),
-            setting(manifest, rows["scheme"][0]),
+            setting(run, rows["scheme"][0]),
         ),
         x=Axis("p_z at least", "log", "probability", limits=(levels[0], 1.0)),
         y=Axis("Share of examples", format="percent", limits=(0.0, 1.0)),
-        layers=(*layers, rule(summary["tau"], 0.0, summary["tau"], 1.0, f"τ = {summary['tau']:g}")),
+        layers=(*layers, rule(run.summary.tau, 0.0, run.summary.tau, 1.0, f"τ = {run.summary.tau:g}")),
         table=pl.concat(tables),
     )
 
 
-def _groups(
-    manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame, key: Any
-) -> list[dict[str, Any]]:
-    """Rates of each group; of drawn examples their intervals know of documents."""
-    if "sampling" in manifest:
-        return rates_by(rows, key, tau=summary["tau"], of=sampled_rates)
-    return rates_by(rows, key, tau=summary["tau"])
-
-
-def _split_groups(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> list[dict[str, Any]]:
+def _split_groups(run: Finished, rows: pl.DataFrame) -> dict[str, SplitRates]:
+    """The rates of each split, where there are two or more."""
     if rows["split"].drop_nulls().n_unique() < 2:
-        return []
-    return [group for group in _groups(manifest, summary, rows, "split") if group["split"] is not None]
+        return {}
+    every = rates_by(rows, "split", tau=run.summary.tau, of=sampled_rates if run.drawn else rates)
+    return {group.split: group for group in every if group.split is not None}
 
 
 def _two_rates(
-    groups: Sequence[Mapping[str, Any]], names: Sequence[str], key: str, tau: float, *, joined: bool
+    groups: Sequence[Rates], names: Sequence[str], key: str, tau: float, *, joined: bool
 ) -> tuple[tuple[Layer, ...], pl.DataFrame]:
     """The rate at tau and the greedy rate of each group, side by side."""
     layers: list[Layer] = []
     listed = []
-    for colour, (name, label) in enumerate((("rate_at_tau", f"At τ = {tau:g}"), ("greedy_rate", "Greedy"))):
-        rates = [group[name] for group in groups]
+    named = (
+        (f"At τ = {tau:g}", [group.rate_at_tau for group in groups]),
+        ("Greedy", [group.greedy_rate for group in groups]),
+    )
+    for colour, (label, own) in enumerate(named):
         places = [i + (-0.08, 0.08)[colour] for i in range(len(groups))]
         if joined:
-            layers.append(Layer("line", pl.DataFrame({"x": places, "y": [rate["rate"] for rate in rates]}), "", colour))
-        layers += intervals(places, rates, label, colour)
+            layers.append(Layer("line", pl.DataFrame({"x": places, "y": [rate.rate for rate in own]}), "", colour))
+        layers += intervals(places, own, label, colour)
         listed += [
-            ({key: own, "examples": group["examples"], "measure": label}, group[name])
-            for own, group in zip(names, groups, strict=True)
+            ({key: name, "examples": group.examples, "measure": label}, rate)
+            for name, group, rate in zip(names, groups, own, strict=True)
         ]
     return tuple(layers), rate_table(listed)
 
@@ -148,10 +146,10 @@ def _times(repetitions: int, binned: bool) -> str:
     return numbers.count(repetitions)
 
 
-def _sure(manifest: Mapping[str, Any]) -> str:
-    if "sampling" in manifest:
+def _sure(run: Finished) -> str:
+    if run.drawn:
         return "Whiskers: 95% intervals, with a document's examples taken together."
-    if manifest["kind"] == "scan":
+    if run.scanned:
         return "Whiskers: 95% Wilson intervals, too narrow where windows overlap."
     return "Whiskers: 95% Wilson intervals, taking the examples as a random sample."
 

@@ -12,8 +12,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rote.analysis.distribution import cell_counts
+from rote.models.base import ModelIdentity
 from rote.report.figures.figure import Axis, Layer
 from rote.report.text import numbers
+from rote.store.run import Finished
+from rote.store.summary import OddsRate, Rate, Share
 
 MANY = 5000
 """Points above this number are drawn as cells that count them."""
@@ -40,17 +43,15 @@ class Cloud:
     said: str
 
 
-def setting(manifest: Mapping[str, Any], scheme: str) -> str:
+def setting(run: Finished, scheme: str) -> str:
     """Under what a plot's numbers were measured: the end of every caption."""
-    return made_with(manifest, f"scheme {scheme}")
+    return made_with(run.manifest.model, f"scheme {scheme}")
 
 
-def made_with(manifest: Mapping[str, Any], how: str) -> str:
+def made_with(model: ModelIdentity, how: str) -> str:
     """The model, how it wrote, and what stood before its prompts."""
-    model = manifest["model"]
-    token = model.get("bos_token")
-    bos = "no BOS token" if token is None else f"BOS token {token} first"
-    return f"Model {numbers.literal(model['name'])}, {how}, {bos}."
+    bos = "no BOS token" if model.bos_token is None else f"BOS token {model.bos_token} first"
+    return f"Model {numbers.literal(model.name)}, {how}, {bos}."
 
 
 def short_scheme(scheme: str) -> str:
@@ -157,32 +158,38 @@ def sentences(*parts: str) -> str:
 
 
 def intervals(
-    places: Sequence[float], rates: Sequence[Mapping[str, Any]], label: str, colour: int | None
+    places: Sequence[float], rates: Sequence[Rate | Share], label: str, colour: int | None
 ) -> tuple[Layer, ...]:
     """Rates with their 95% intervals, and a line that joins them."""
     data = pl.DataFrame(
         {
             "x": [float(place) for place in places],
-            "y": [rate["rate"] for rate in rates],
-            "low": [rate["interval"][0] for rate in rates],
-            "high": [rate["interval"][1] for rate in rates],
+            "y": [rate.rate for rate in rates],
+            "low": [rate.interval[0] for rate in rates],
+            "high": [rate.interval[1] for rate in rates],
         },
         schema=dict.fromkeys(("x", "y", "low", "high"), pl.Float64),
     )
     return (Layer("interval", data, label, colour),)
 
 
-def rate_table(rates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> pl.DataFrame:
+def odds_frame(cells: Sequence[OddsRate]) -> pl.DataFrame:
+    """(n, p) rates as columns."""
+    names = ("n", "p", "rate", "rate_upper")
+    return pl.DataFrame({name: [getattr(cell, name) for cell in cells] for name in names})
+
+
+def rate_table(rates: Sequence[tuple[Mapping[str, Any], Rate | Share]]) -> pl.DataFrame:
     """One row per rate: what it is of, then its number and its interval."""
     return pl.DataFrame(
         [
             {
                 **of,
-                "count": rate["count"],
-                "rate": rate["rate"],
-                "rate_upper": rate["rate_upper"],
-                "interval_low": rate["interval"][0],
-                "interval_high": rate["interval"][1],
+                "count": rate.count,
+                "rate": rate.rate,
+                "rate_upper": rate.rate_upper,
+                "interval_low": rate.interval[0],
+                "interval_high": rate.interval[1],
             }
             for of, rate in rates
         ]

@@ -6,7 +6,6 @@ Differences between lower bounds, which gains and shells are, are estimates; cap
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,9 @@ from rote.report.figures.layers import (
     setting,
 )
 from rote.report.text import numbers
+from rote.store.manifest import NearSearch
+from rote.store.run import Finished
+from rote.store.summary import Share
 
 Floats = NDArray[np.float64]
 
@@ -45,36 +47,36 @@ NEAR_FIGURES = {
 """Every figure of a near-verbatim search, and what it needs."""
 
 
-def near_figures(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> list[Figure | None]:
-    if not manifest.get("near"):
+def near_figures(run: Finished, rows: pl.DataFrame) -> list[Figure | None]:
+    if not run.manifest.near:
         return []
-    return [make(manifest, summary["tau"], rows) for make in (tolerance, unlocked, gain, shell_heatmap, shell_violins)]
+    return [make(run, run.summary.tau, rows) for make in (tolerance, unlocked, gain, shell_heatmap, shell_violins)]
 
 
-def tolerance(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Figure:
+def tolerance(run: Finished, tau: float, rows: pl.DataFrame) -> Figure:
     """Rate at tau against the tolerance, with what is undecided, and greedy."""
-    unit, found = numbers.unit(manifest), near_rates(rows, tau=tau)
-    sampled = manifest["near"]["method"] == "sample"
-    shares = [rate["probabilistic"] for rate in found]
-    places = [float(rate["tolerance"]) for rate in found]
+    unit, found = run.unit, near_rates(rows, tau=tau)
+    sampled = run.search.method == "sample"
+    shares = [rate.probabilistic for rate in found]
+    places = [float(rate.tolerance) for rate in found]
     label = "At τ, lower end of the interval" if sampled else "At τ, certified"
-    band = {"x": places, "low": [s["rate"] for s in shares], "high": [s["rate_upper"] for s in shares]}
+    band = {"x": places, "low": [s.rate for s in shares], "high": [s.rate_upper for s in shares]}
     layers = [
-        *([Layer("band", pl.DataFrame(band), "Undecided", 0)] if any(rate["undecided"] for rate in found) else []),
+        *([Layer("band", pl.DataFrame(band), "Undecided", 0)] if any(rate.undecided for rate in found) else []),
         Layer("line", pl.DataFrame({"x": places, "y": band["low"]}), "", 0),
         *intervals(places, shares, label, 0),
     ]
-    listed: list[tuple[dict[str, Any], Mapping[str, Any]]] = [
-        ({"tolerance": rate["tolerance"], "measure": label}, rate["probabilistic"]) for rate in found
+    listed: list[tuple[dict[str, Any], Share]] = [
+        ({"tolerance": rate.tolerance, "measure": label}, rate.probabilistic) for rate in found
     ]
-    measured = rows.height - found[0]["greedy_missing"]
+    measured = rows.height - found[0].greedy_missing
     if measured:
-        greedy = [rate["greedy"] for rate in found]
+        greedy = [rate.greedy for rate in found]
         shifted = [place + 0.06 for place in places]
-        layers.append(Layer("line", pl.DataFrame({"x": shifted, "y": [s["rate"] for s in greedy]}), "", 1))
+        layers.append(Layer("line", pl.DataFrame({"x": shifted, "y": [s.rate for s in greedy]}), "", 1))
         layers += intervals(shifted, greedy, "Greedy", 1)
-        listed += [({"tolerance": rate["tolerance"], "measure": "Greedy"}, rate["greedy"]) for rate in found]
-    missing = found[0]["greedy_missing"]
+        listed += [({"tolerance": rate.tolerance, "measure": "Greedy"}, rate.greedy) for rate in found]
+    missing = found[0].greedy_missing
     return Figure(
         name="tolerance",
         title="Rate by tolerance",
@@ -82,12 +84,12 @@ def tolerance(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Fi
             f"Share of {numbers.counted(rows.height, unit)} with an output within so many edits at τ = {tau:g} or more. "
             + ("The band reaches up to what could not be excluded. " if layers[0].kind == "band" else "")
             + "Whiskers: 95% intervals, undecided included"
-            + (", too narrow where windows overlap." if manifest["kind"] == "scan" else "."),
+            + (", too narrow where windows overlap." if run.scanned else "."),
             f"Greedy is over the {numbers.count(measured)} whose greedy output was compared."
             if missing and measured
             else "",
-            _searched(manifest),
-            setting(manifest, rows["scheme"][0]),
+            _searched(run.search),
+            setting(run, rows["scheme"][0]),
         ),
         x=Axis("Tolerance (edits)", format="count", limits=(-0.3, places[-1] + 0.3)),
         y=Axis(f"Share of {unit}s", format="percent", limits=(0.0, 1.0)),
@@ -103,9 +105,9 @@ _KINDS = {
 }
 
 
-def unlocked(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Figure | None:
+def unlocked(run: Finished, tau: float, rows: pl.DataFrame) -> Figure | None:
     """p_z against the lower bound on the probability within the tolerance."""
-    unit = numbers.unit(manifest)
+    unit = run.unit
     each = scatter(rows, tau=tau)
     each = each.filter(pl.col("tolerance") == each["tolerance"].max())
     floor = tau / DEPTH
@@ -122,8 +124,8 @@ def unlocked(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Fig
         series=kind,
         p_z="p_z",
     )
-    bound = "Lower end of the interval" if manifest["near"]["method"] == "sample" else "Lower bound"
-    edits = numbers.counted(manifest["near"]["tolerance"], "edit")
+    bound = "Lower end of the interval" if run.search.method == "sample" else "Lower bound"
+    edits = numbers.counted(run.search.tolerance, "edit")
     y = Axis(f"{bound}, within {edits}", "log", "probability", (floor, 1.0))
     left = (x.limits or (floor, 1.0))[0]
     found = cloud(points, x=x, y=y, bins=(60, 60), names=("p_z", "lower"), series=_KINDS, unit=unit)
@@ -139,8 +141,8 @@ def unlocked(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Fig
             f"{numbers.counted(each.height - drawn.height, unit)} with a bound below {floor:g}: not drawn."
             if drawn.height < each.height
             else "",
-            _searched(manifest),
-            setting(manifest, rows["scheme"][0]),
+            _searched(run.search),
+            setting(run, rows["scheme"][0]),
         ),
         x=x,
         y=y,
@@ -155,11 +157,11 @@ def unlocked(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Fig
     )
 
 
-def gain(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Figure | None:
+def gain(run: Finished, tau: float, rows: pl.DataFrame) -> Figure | None:
     """Share of rows that gain at least so much probability from the tolerance."""
-    unit, found = numbers.unit(manifest), mass_gain(rows, tau=tau)
+    unit, found = run.unit, mass_gain(rows, tau=tau)
     levels = decades(math.floor(math.log10(tau / DEPTH) + 1e-9), 0, 40)
-    table = found["examples"]
+    table = found.examples
     groups = [("All", table), (f"Extractable at τ = {tau:g}", table.filter("extractable"))]
     if not (table["gain_estimate"] >= levels[0]).any():
         return None
@@ -171,16 +173,15 @@ def gain(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Figure 
         data = pl.DataFrame({"x": levels, "y": shares})
         layers.append(Layer("line", data, f"{name} ({numbers.counted(own.height, unit)})", colour))
         listed.append(data.select(pl.lit(name).alias("group"), gain_at_least="x", share="y"))
-    less = f" In {numbers.count(found['clamped'])} the search found less than p_z: no gain." if found["clamped"] else ""
+    less = f" In {numbers.count(found.clamped)} the search found less than p_z: no gain." if found.clamped else ""
     return Figure(
         name="mass-gain",
         title="What tolerance adds",
         caption=sentences(
             f"Share of {unit}s whose probability grows by at least the value on the axis when outputs within "
-            f"{numbers.counted(manifest['near']['tolerance'], 'edit')} count: the lower bound less p_z, an estimate."
-            + less,
-            _searched(manifest),
-            setting(manifest, rows["scheme"][0]),
+            f"{numbers.counted(run.search.tolerance, 'edit')} count: the lower bound less p_z, an estimate." + less,
+            _searched(run.search),
+            setting(run, rows["scheme"][0]),
         ),
         x=Axis("Gain in probability", "log", "probability", limits=(levels[0], 1.0)),
         y=Axis(f"Share of {unit}s", format="percent", limits=(0.0, 1.0)),
@@ -189,9 +190,9 @@ def gain(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Figure 
     )
 
 
-def shell_heatmap(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Figure | None:
+def shell_heatmap(run: Finished, tau: float, rows: pl.DataFrame) -> Figure | None:
     """The mass at each distance: a row per extractable sequence, or per group of neighbours where they are many."""
-    unit, mass = numbers.unit(manifest), _masses(rows, tau)
+    unit, mass = run.unit, _masses(rows, tau)
     if not mass.shape[0]:
         return None
     # Most verbatim mass at the top; of equal ones, most at the next distance.
@@ -220,8 +221,8 @@ def shell_heatmap(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -
             f"Probability of outputs at each distance from the suffix, for the {numbers.counted(mass.shape[0], unit)} "
             f"extractable at τ = {tau:g}; those with the most verbatim mass are at the top.{several} Blank is below τ. "
             "Estimates: what one more edit adds to the lower bound.",
-            _searched(manifest),
-            setting(manifest, rows["scheme"][0]),
+            _searched(run.search),
+            setting(run, rows["scheme"][0]),
         ),
         x=Axis("Distance from the suffix (edits)", "category", "count", (-0.5, each - 0.5), _distances(each)),
         y=Axis(f"Extractable {unit}s, by p_z", format="count", limits=(0.0, float(mass.shape[0]))),
@@ -236,9 +237,9 @@ def shell_heatmap(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -
     )
 
 
-def shell_violins(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -> Figure | None:
+def shell_violins(run: Finished, tau: float, rows: pl.DataFrame) -> Figure | None:
     """How the mass at each distance is distributed over the extractable sequences."""
-    unit, mass, floor = numbers.unit(manifest), _masses(rows, tau), tau / DEPTH
+    unit, mass, floor = run.unit, _masses(rows, tau), tau / DEPTH
     if not mass.shape[0]:
         return None
     violins, singles, medians, listed = [], [], [], []
@@ -273,8 +274,8 @@ def shell_violins(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -
             f"extractable at τ = {tau:g}. At each distance those with less than {floor:g} there are left out: "
             + ", ".join(f"{row[1] - row[2]:,} at {row[0]}" for row in listed)
             + ". Estimates: what one more edit adds to the lower bound.",
-            _searched(manifest),
-            setting(manifest, rows["scheme"][0]),
+            _searched(run.search),
+            setting(run, rows["scheme"][0]),
         ),
         x=Axis(
             "Distance from the suffix (edits)", "category", "count", (-0.6, len(listed) - 0.4), _distances(len(listed))
@@ -287,7 +288,7 @@ def shell_violins(manifest: Mapping[str, Any], tau: float, rows: pl.DataFrame) -
 
 def _masses(rows: pl.DataFrame, tau: float) -> Floats:
     """The mass at each distance, a row per extractable sequence."""
-    own = shells(rows, tau=tau)["examples"].filter("extractable")["mass_estimate"].to_list()
+    own = shells(rows, tau=tau).examples.filter("extractable")["mass_estimate"].to_list()
     result: Floats = np.array(own, dtype=np.float64)
     return result
 
@@ -296,7 +297,6 @@ def _distances(count: int) -> tuple[str, ...]:
     return tuple(str(i) for i in range(count))
 
 
-def _searched(manifest: Mapping[str, Any]) -> str:
-    near = manifest["near"]
-    sure = "95% intervals from samples, not certified" if near["method"] == "sample" else "bounds are certified"
-    return f"Near-verbatim by {near['method']} search, {near['distance']} distance; {sure}."
+def _searched(near: NearSearch) -> str:
+    sure = "95% intervals from samples, not certified" if near.method == "sample" else "bounds are certified"
+    return f"Near-verbatim by {near.method} search, {near.distance} distance; {sure}."

@@ -7,8 +7,6 @@ stopped early has no place in a plot of p_z: only an upper bound on it is known,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,6 +22,7 @@ from rote.report.figures.layers import (
     cloud,
     colour_axis,
     intervals,
+    odds_frame,
     rule,
     sentences,
     setting,
@@ -32,6 +31,7 @@ from rote.report.figures.layers import (
 )
 from rote.report.figures.near import NEAR_FIGURES, near_figures
 from rote.report.text import numbers
+from rote.store.run import Finished
 
 CHANCES = (0.1, 0.5, 0.9, 0.99, 0.999)
 QUERIES = tuple(sorted({round(10 ** (i / 10)) for i in range(61)}))
@@ -49,54 +49,52 @@ RUN_FIGURES = {
 """Every figure that a scan, score or rate run can have, and what it needs for it."""
 
 
-def run_figures(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> list[Figure]:
+def run_figures(run: Finished, rows: pl.DataFrame) -> list[Figure]:
     """The figures of a scan, score or rate run under one scheme, whose rows these are; those without data left out.
 
     Of drawn examples, the plots of single rows are of the corpus alone: a held-out corpus is a group beside it.
     """
     if not rows.height:
         return []
-    scheme = rows["scheme"][0]
-    found = summary["schemes"].get(scheme, {})
-    every = with_origin(rows) if "sampling" in manifest else rows
-    own = every.filter(pl.col("corpus") == "main") if "sampling" in manifest else rows
+    every = with_origin(rows) if run.drawn else rows
+    own = every.filter(pl.col("corpus") == "main") if run.drawn else rows
     made = [
-        heatmap(manifest, summary, own),
-        location_plot(manifest, summary, own),
-        histogram(manifest, summary, own),
-        prompts(manifest, found, own),
-        *near_figures(manifest, summary, rows),
-        repetitions(manifest, summary, every),
-        splits(manifest, summary, every),
-        split_distribution(manifest, summary, every),
-        cost(manifest, summary, rows),
+        heatmap(run, own),
+        location_plot(run, own),
+        histogram(run, own),
+        prompts(run, own),
+        *near_figures(run, rows),
+        repetitions(run, every),
+        splits(run, every),
+        split_distribution(run, every),
+        cost(run, rows),
     ]
     return [figure for figure in made if figure is not None]
 
 
-def heatmap(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> Figure | None:
+def heatmap(run: Finished, rows: pl.DataFrame) -> Figure | None:
     """The whole text from left to right: how likely each part is to come out, verbatim and near-verbatim."""
-    if manifest["kind"] != "scan":
+    if not run.scanned:
         return None
-    length, tau = manifest["source"]["characters"], summary["tau"]
+    length, tau = run.length, run.summary.tau
     lanes = [("Verbatim", log_prob_bounds(rows)[0])]
-    near = manifest.get("near")
+    near = run.manifest.near
     if near is not None:
         with np.errstate(divide="ignore"):
-            lanes.insert(0, (f"Within {numbers.counted(near['tolerance'], 'edit')}", np.log(rows["lower"].to_numpy())))
+            lanes.insert(0, (f"Within {numbers.counted(near.tolerance, 'edit')}", np.log(rows["lower"].to_numpy())))
     made = [
         strip_lane(character_maximum(*spans(rows), np.minimum(values, 0.0), length), tau=tau, lane=lane, at=at)
         for at, (lane, values) in enumerate(lanes)
     ]
     bound = " Near-verbatim, a probability is the lower bound that the search found." if near is not None else ""
-    within = " Only windows in chosen parts of the text were scored." if manifest["windows"].get("within") else ""
+    within = " Only windows in chosen parts of the text were scored." if run.within else ""
     return Figure(
         name="heatmap",
         title="Where the text comes out",
         caption=sentences(
             "The text from its first to its last character. Each part shows the highest probability of any window "
             f"whose suffix covers one of its characters; blank is below τ = {tau:g} or not looked at.{bound}{within}",
-            setting(manifest, rows["scheme"][0]),
+            setting(run, rows["scheme"][0]),
         ),
         x=Axis("Character of the text", format="count", limits=(0.0, float(length))),
         y=Axis("", "category", limits=(-0.5, len(lanes) - 0.5), names=tuple(lane for lane, _ in lanes)),
@@ -106,17 +104,17 @@ def heatmap(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.Da
     )
 
 
-def location_plot(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> Figure | None:
+def location_plot(run: Finished, rows: pl.DataFrame) -> Figure | None:
     """p_z of every window against its place in the text."""
-    if manifest["kind"] != "scan":
+    if not run.scanned:
         return None
-    tau, floor = summary["tau"], min(FLOOR, summary["tau"])
+    tau, floor = run.summary.tau, min(FLOOR, run.summary.tau)
     known = rows.filter(~pl.col("stopped"))
     points = known.select("example_id", x=pl.col("suffix_start").cast(pl.Float64), log_prob="log_prob")
     drawn = points.filter(pl.col("log_prob") >= math.log(floor))
     if not drawn.height:
         return None
-    length = float(manifest["source"]["characters"])
+    length = float(run.length)
     x = Axis("Where the suffix starts (character)", format="count", limits=(0.0, length))
     y = Axis("p_z", "log", "probability", limits=(floor, 1.0))
     drawn = drawn.with_columns(y=pl.col("log_prob").exp().clip(floor, 1.0), series=pl.lit("windows"))
@@ -131,7 +129,7 @@ def location_plot(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows:
             f"p_z of {numbers.counted(drawn.height, 'window')} against the place of their suffixes.{found.said}",
             f"{numbers.counted(below, 'window')} below {floor:g}: not drawn." if below else "",
             stopped_sentence(rows.height - known.height, "window"),
-            setting(manifest, rows["scheme"][0]),
+            setting(run, rows["scheme"][0]),
         ),
         x=x,
         y=y,
@@ -143,9 +141,9 @@ def location_plot(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows:
     )
 
 
-def histogram(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> Figure | None:
+def histogram(run: Finished, rows: pl.DataFrame) -> Figure | None:
     """How many rows have which p_z."""
-    unit, floor = numbers.unit(manifest), min(FLOOR, summary["tau"])
+    unit, floor = run.unit, min(FLOOR, run.summary.tau)
     first = math.floor(math.log10(floor) + 1e-9)
     found = spread(rows, decades(first, 0, 10))
     counted = sum(found.counts)
@@ -164,37 +162,35 @@ def histogram(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.
             f"{numbers.counted(counted, unit)} by p_z, in tenths of a power of ten.",
             f"Not drawn: {left}." if left else "",
             stopped_sentence(found.unknown, unit),
-            setting(manifest, rows["scheme"][0]),
+            setting(run, rows["scheme"][0]),
         ),
         x=Axis("p_z", "log", "probability", limits=(found.edges[0], 1.0)),
         y=Axis(f"{unit.capitalize()}s", format="count", limits=(0.0, 1.05 * max(found.counts))),
         layers=(
             Layer("bars", bars),
-            rule(summary["tau"], 0.0, summary["tau"], 1.05 * max(found.counts), f"τ = {summary['tau']:g}"),
+            rule(run.summary.tau, 0.0, run.summary.tau, 1.05 * max(found.counts), f"τ = {run.summary.tau:g}"),
         ),
         table=bars.select(p_z_from="x0", p_z_to="x1", count=pl.col("y").cast(pl.Int64)),
     )
 
 
-def prompts(manifest: Mapping[str, Any], found: Mapping[str, Any], rows: pl.DataFrame) -> Figure | None:
+def prompts(run: Finished, rows: pl.DataFrame) -> Figure | None:
     """Share of rows that come at least once in n generations with probability p or more, against n."""
-    if "rates" not in found or not rows.height:
+    if not rows.height:
         return None
-    unit = numbers.unit(manifest)
-    cells = pl.DataFrame(np_rates(rows, queries=QUERIES, chances=CHANCES)).select("n", "p", "rate", "rate_upper")
+    unit, rates = run.unit, run.summary.schemes[rows["scheme"][0]].rates
+    cells = odds_frame(np_rates(rows, queries=QUERIES, chances=CHANCES))
     certain = cells.filter(pl.col("rate") == pl.col("rate_upper"))  # a range is no value
     layers = [
         Layer("line", own.select(x=pl.col("n").cast(pl.Float64), y="rate"), f"p = {numbers.threshold(p)}", i)
         for i, p in enumerate(CHANCES)
         if (own := certain.filter(pl.col("p") == p)).height
     ]
-    sampled = manifest["kind"] == "score"
+    sampled = not run.scanned
     if sampled:
-        sure = [
-            cell for cell in found["rates"]["np_table"] if cell["p"] == _WHISKERS and cell["rate"] == cell["rate_upper"]
-        ]
-        layers += intervals([cell["n"] for cell in sure], sure, "", CHANCES.index(_WHISKERS))
-    greedy = found["rates"]["greedy_rate"]["rate"]
+        sure = [cell for cell in rates.np_table if cell.p == _WHISKERS and cell.rate == cell.rate_upper]
+        layers += intervals([cell.n for cell in sure], sure, "", CHANCES.index(_WHISKERS))
+    greedy = rates.greedy_rate.rate
     last = float(QUERIES[-1])
     layers.append(rule(1.0, greedy, last, greedy, f"Greedy, {numbers.percent(greedy)}"))
     ends = certain.height < cells.height
@@ -208,7 +204,7 @@ def prompts(manifest: Mapping[str, Any], found: Mapping[str, Any], rows: pl.Data
             stopped_sentence(int(rows["stopped"].sum()), unit, "curves end where they leave the share open")
             if ends
             else "",
-            setting(manifest, rows["scheme"][0]),
+            setting(run, rows["scheme"][0]),
         ),
         x=Axis("Generations n", "log", "count", limits=(1.0, last)),
         y=Axis(f"Share of {unit}s", format="percent", limits=(0.0, 1.0)),
@@ -217,29 +213,27 @@ def prompts(manifest: Mapping[str, Any], found: Mapping[str, Any], rows: pl.Data
     )
 
 
-def cost(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataFrame) -> Figure:
+def cost(run: Finished, rows: pl.DataFrame) -> Figure:
     """Token evaluations per row: of the verbatim pass and of the near-verbatim search."""
-    unit, near, model = numbers.unit(manifest), manifest.get("near"), manifest["model"]
+    unit, near, model = run.unit, run.manifest.near, run.manifest.model
     parts = [("Verbatim", int(rows["token_evals"].sum()))]
     if near is not None:
         parts.append(("Near-verbatim", int(rows["near_token_evals"].sum())))
     each = [total / rows.height for _, total in parts]
     data = pl.DataFrame({"x0": [i - 0.3 for i in range(len(parts))], "x1": [i + 0.3 for i in range(len(parts))]})
     first = (
-        " The search's first pass is the verbatim pass, so its bar holds it."
-        if near and near["method"] == "fork"
-        else ""
+        " The search's first pass is the verbatim pass, so its bar holds it." if near and near.method == "fork" else ""
     )
     totals = ", ".join(f"{name.lower()} {numbers.count(total)}" for name, total in parts)
-    schemes = len(manifest["schemes"])
+    schemes = len(run.manifest.schemes)
     of = f" of all {schemes} schemes" if schemes > 1 else ""
     return Figure(
         name="cost",
         title="What it cost",
         caption=sentences(
             f"Positions fed to the model per {unit}; in total {totals}.{first}",
-            f"The run{of} took {numbers.duration(summary['seconds'])} on {model['device']}, {model['dtype']}.",
-            setting(manifest, rows["scheme"][0]),
+            f"The run{of} took {numbers.duration(run.summary.seconds)} on {model.device}, {model.dtype}.",
+            setting(run, rows["scheme"][0]),
         ),
         x=Axis("", "category", names=tuple(name for name, _ in parts), limits=(-0.6, len(parts) - 0.4)),
         y=Axis(f"Token evaluations per {unit}", format="count", limits=(0.0, 1.1 * max(*each, 1.0))),
@@ -249,7 +243,7 @@ def cost(manifest: Mapping[str, Any], summary: Mapping[str, Any], rows: pl.DataF
                 "part": [name for name, _ in parts],
                 "token_evaluations": [total for _, total in parts],
                 f"token_evaluations_per_{unit}": each,
-                "seconds_of_the_run": [float(summary["seconds"])] * len(parts),
+                "seconds_of_the_run": [float(run.summary.seconds)] * len(parts),
             }
         ),
     )

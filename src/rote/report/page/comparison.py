@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,7 @@ from rote.report.figures.comparison import comparison_figures
 from rote.report.keys import derived, key_of, keyed
 from rote.report.page.blocks import EXAMPLES, example_blocks, taken, text_blocks
 from rote.report.page.layout import render_page
-from rote.report.page.pack import Side, pack
-from rote.report.page.run import Passages
+from rote.report.page.pack import PackedRun, pack
 from rote.report.text import numbers
 from rote.report.text.comparison import (
     differing_table,
@@ -32,39 +32,41 @@ from rote.report.text.comparison import (
     pairs_table,
     runs_table,
 )
-from rote.report.text.method import P_Z
+from rote.report.text.method import P_Z, source_fact
 from rote.report.text.near import near_method
 from rote.report.text.strip import Strip, strip
+from rote.store.comparison import ComparedRun, ComparisonResult, MovedPassage
+from rote.store.run import Passages
 
 EVEN = 0.5
 """The p whose (n, p) table is open; those of the others wait to be opened."""
 
 
-def render_comparison(result: Mapping[str, Any], sides: Sequence[Side], texts: Passages) -> str:
+def render_comparison(result: ComparisonResult, sides: Sequence[PackedRun], texts: Passages) -> str:
     """The page of what `rote compare` found. `sides` are the runs in the result's order, with their rows.
 
     In a comparison of examples every side's rows are the same examples in the same order. `texts` are the first run's.
     """
-    text, unit = texts.text, numbers.unit(result)
+    text, unit = texts.text, result.unit
     shown = keyed(_with_zeros(result), "comparison")
     figures = comparison_figures(result, {side.key: side.rows for side in sides})
     strips = _strips(shown, sides)
     near = any(side.near for side in sides)
     blocks = text_blocks(text) if text is not None else example_blocks(_likeliest(sides, texts))
     length = None if text is None else len(text)
-    packed = pack(sides, tau=result["tau"], length=length, unit=unit, beside=taken(blocks))
+    packed = pack(sides, tau=result.tau, length=length, unit=unit, beside=taken(blocks))
     odds = odds_tables(shown)
     return render_page(
         "comparison.html.j2",
         packed=packed,
         figures=[figure for figure in figures if figure.name != "strips"],
-        source=numbers.name(shown["source"]["name"]),
+        source=numbers.name(shown.source.name),
         headline=headline(shown),
-        tau=numbers.setting(shown["tau"]),
+        tau=numbers.setting(shown.tau),
         notes=notes(shown),
-        warnings=[f"{run['key']}: {numbers.name(warning)}" for run in shown["runs"] for warning in run["warnings"]],
+        warnings=[f"{run.key}: {numbers.name(warning)}" for run in shown.runs for warning in run.warnings],
         runs=runs_table(shown),
-        differing=differing_table(shown) if result["differing"] else None,
+        differing=differing_table(shown) if result.differing else None,
         strips=strips,
         lanes=_lanes(shown, sides),
         strip_caption=_strip_caption(strips[0], near) if strips else "",
@@ -74,7 +76,7 @@ def render_comparison(result: Mapping[str, Any], sides: Sequence[Side], texts: P
         sides=[{"name": numbers.literal(side.name)} for side in sides],
         near=near,
         numbers=numbers_table(shown),
-        first=result["runs"][0]["key"],
+        first=result.runs[0].key,
         pairs=pairs_table(shown),
         pairs_note=pairs_note(result),
         odds=[(f"p = {numbers.threshold(p)}", rows) for p, rows in odds.items() if p == EVEN],
@@ -90,41 +92,47 @@ def render_comparison(result: Mapping[str, Any], sides: Sequence[Side], texts: P
     )
 
 
-def _with_zeros(result: Mapping[str, Any]) -> dict[str, Any]:
+def _with_zeros(result: ComparisonResult) -> ComparisonResult:
     """With -inf for the null that stands in comparison.json for log p_z of 0: that zero is a number with a key too."""
 
-    def passage(found: Mapping[str, Any]) -> dict[str, Any]:
-        return {**found, "log_prob": [-math.inf if value is None else value for value in found["log_prob"]]}
+    def known(passage: MovedPassage) -> MovedPassage:
+        return replace(passage, log_prob=[-math.inf if value is None else value for value in passage.log_prob])
 
-    moved = ("largest_gains", "largest_losses")
-    pairs = [{**pair, **{name: [passage(one) for one in pair[name]] for name in moved}} for pair in result["pairs"]]
-    return {**result, "pairs": pairs}
+    pairs = [
+        replace(
+            pair,
+            largest_gains=[known(passage) for passage in pair.largest_gains],
+            largest_losses=[known(passage) for passage in pair.largest_losses],
+        )
+        for pair in result.pairs
+    ]
+    return replace(result, pairs=pairs)
 
 
-def _strips(result: Mapping[str, Any], sides: Sequence[Side]) -> list[Strip]:
+def _strips(result: ComparisonResult, sides: Sequence[PackedRun]) -> list[Strip]:
     """What is said of each run's strip; nothing for examples, which have no common text."""
-    if result["kind"] != "scan":
+    if not result.scanned:
         return []
-    length = result["source"]["characters"]
+    length = result.length
     return [
         strip(
             character_maximum(*spans(side.rows), log_prob_bounds(side.rows)[0], length),
-            tau=result["tau"],
+            tau=result.tau,
             key=f"runs/{side.key}/",
         )
         for side in sides
     ]
 
 
-def _lanes(result: Mapping[str, Any], sides: Sequence[Side]) -> list[dict[str, Any]]:
+def _lanes(result: ComparisonResult, sides: Sequence[PackedRun]) -> list[dict[str, Any]]:
     """One lane a run, and below it one for what comes near, where the run searched for that."""
     lanes = []
-    for place, (run, side) in enumerate(zip(result["runs"], sides, strict=True)):
-        label = derived(side.name, f"{key_of(run['name'])}/label", run["name"])
+    for place, (run, side) in enumerate(zip(result.runs, sides, strict=True)):
+        label = derived(side.name, f"{key_of(run.name)}/label", run.name)
         lanes.append({"run": place, "column": "log_prob", "name": numbers.name(label)})
-        if side.near:
-            edits = numbers.counted(run["near"]["tolerance"], "edit")
-            lanes.append({"run": place, "column": "lower", "name": f"{run['key']} within {edits}"})
+        if run.near is not None:
+            edits = numbers.counted(run.near.tolerance, "edit")
+            lanes.append({"run": place, "column": "lower", "name": f"{run.key} within {edits}"})
     return lanes
 
 
@@ -133,7 +141,7 @@ def _strip_caption(first: Strip, near: bool) -> str:
     return first.caption + within
 
 
-def _likeliest(sides: Sequence[Side], texts: Passages) -> list[tuple[int, str, str]]:
+def _likeliest(sides: Sequence[PackedRun], texts: Passages) -> list[tuple[int, str, str]]:
     """Row, prefix and suffix of each example, those first that are likeliest in any run."""
     best = np.maximum.reduce([log_prob_bounds(side.rows)[0] for side in sides])
     names = sides[0].rows["example_id"].to_list()
@@ -141,16 +149,16 @@ def _likeliest(sides: Sequence[Side], texts: Passages) -> list[tuple[int, str, s
     return [(row, *texts[{"example_id": names[row]}]) for row in order]
 
 
-def _reader_caption(result: Mapping[str, Any], blocks: int) -> str:
-    if result["kind"] == "scan":
+def _reader_caption(result: ComparisonResult, blocks: int) -> str:
+    if result.scanned:
         return (
             "Each character is shaded by the highest probability, in the chosen run, of any window whose suffix covers "
             "it; unshaded is below τ, and grey letters are in no suffix: they were not looked at."
         )
-    first = result["runs"][0]["key"]
+    first = result.runs[0].key
     cut = f" Texts are cut as in run {first}; tokens of another tokenizer have no text here."
-    cut = cut if result["tokenizers_differ"] else ""
-    examples = result["common_examples"]
+    cut = cut if result.tokenizers_differ else ""
+    examples = result.common_examples
     left = derived(examples - blocks, "reader/left_out", examples)
     missing = f" {numbers.counted(left, 'example')} of {numbers.count(examples)} left out here." if left else ""
     return (
@@ -159,34 +167,34 @@ def _reader_caption(result: Mapping[str, Any], blocks: int) -> str:
     )
 
 
-def _listings(result: Mapping[str, Any], sides: Sequence[Side]) -> list[dict[str, Any]]:
+def _listings(result: ComparisonResult, sides: Sequence[PackedRun]) -> list[dict[str, Any]]:
     """The largest gains and losses, each with the run and the row that the reader opens: where it is likelier."""
     keys = [side.key for side in sides]
     rows = [dict(zip(side.rows["example_id"], range(side.rows.height), strict=True)) for side in sides]
-    found = []
+    shown = []
     for number, listing in enumerate(listings(result)):
-        pair = result["pairs"][number // 2]
-        run = keys.index(pair["first"] if number % 2 else pair["second"])
+        pair = result.pairs[number // 2]
+        run = keys.index(pair.first if number % 2 else pair.second)
         passages = [
             {
-                "place": _place(passage, result["kind"]),
+                "place": _place(passage, result.scanned),
                 "run": run,
-                "row": rows[run][passage["example_id"]],
-                "facts": passage["facts"],
-                "prefix": numbers.literal(passage["prefix"]),
-                "suffix": numbers.literal(passage["suffix"]),
+                "row": rows[run][passage.example_id],
+                "facts": facts,
+                "prefix": numbers.literal(passage.prefix),
+                "suffix": numbers.literal(passage.suffix),
             }
-            for passage in listing["passages"]
+            for passage, facts in listing.passages
         ]
-        found.append({**listing, "passages": passages})
-    return found
+        shown.append({"title": listing.title, "none": listing.none, "passages": passages})
+    return shown
 
 
-def _place(passage: Mapping[str, Any], kind: str) -> str:
-    name = "" if kind == "scan" else numbers.name(passage["example_id"])
-    if passage["suffix_start"] is None:
+def _place(passage: MovedPassage, scanned: bool) -> str:
+    name = "" if scanned else numbers.name(passage.example_id)
+    if passage.suffix_start is None:
         return name
-    where = f"{numbers.count(passage['suffix_start'])} to {numbers.count(passage['suffix_end'])}"
+    where = f"{numbers.count(passage.suffix_start)} to {numbers.count(passage.suffix_end)}"
     return f"{name}, characters {where}" if name else f"Characters {where}"
 
 
@@ -198,9 +206,9 @@ def _table_note(table: Mapping[str, Any], unit: str) -> str:
     )
 
 
-def _meaning(result: Mapping[str, Any]) -> list[str]:
+def _meaning(result: ComparisonResult) -> list[str]:
     paragraphs = [P_Z]
-    if result["tokenizers_differ"]:
+    if result.tokenizers_differ:
         paragraphs.append(
             "Models that cut a text into other tokens have other suffixes: p_z over as many longer tokens is one over "
             "more characters."
@@ -208,30 +216,25 @@ def _meaning(result: Mapping[str, Any]) -> list[str]:
     return paragraphs
 
 
-def _method(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _method(result: ComparisonResult) -> list[tuple[str, str]]:
     """Everything that decides a number, as (name, value): what is the same for all runs, then run by run."""
-    source = result["source"]
-    length = f"{numbers.counted(source['characters'], 'character')}, " if source.get("characters") else ""
     facts = [
-        (
-            "Text" if result["kind"] == "scan" else "Examples",
-            f"{numbers.name(source['name'])}, {length}SHA-256 {numbers.name(source.get('sha256') or numbers.MISSING)}",
-        ),
-        ("Threshold τ", f"{numbers.setting(result['tau'])}: the smallest p_z that counts as extraction"),
-        ("Compared", f"{numbers.counted(result['common_examples'], numbers.unit(result))} that every run has"),
+        ("Text" if result.scanned else "Examples", source_fact(result.source)),
+        ("Threshold τ", f"{numbers.setting(result.tau)}: the smallest p_z that counts as extraction"),
+        ("Compared", f"{numbers.counted(result.common_examples, result.unit)} that every run has"),
     ]
-    return facts + [(f"Run {run['key']}", _run(run)) for run in result["runs"]]
+    return facts + [(f"Run {run.key}", _run(run)) for run in result.runs]
 
 
-def _run(run: Mapping[str, Any]) -> str:
-    model = run["model"]
-    weights = numbers.name(model["fingerprint"] or numbers.MISSING)
+def _run(run: ComparedRun) -> str:
+    model = run.model
+    weights = numbers.name(model.fingerprint or numbers.MISSING)
     parts = [
-        f"{numbers.name(model['name'])}, weights {weights}, {numbers.name(model['dtype'])} on {numbers.name(model['device'])}.",
-        f"{numbers.name(run['scheme'])}. {numbers.scheme(run['scheme'])}",
-        f"BOS {numbers.bos(model['bos'], model['bos_token'])}",
-        "Given up early where certain to end below its τ." if run["stop_early"] else "Scored to the last token.",
-        *(f"{name}: {value}." for name, value in near_method(run)),
-        f"Made with {', '.join(f'{name} {numbers.name(version)}' for name, version in run['versions'].items())}.",
+        f"{numbers.name(model.name)}, weights {weights}, {numbers.name(model.dtype)} on {numbers.name(model.device)}.",
+        f"{numbers.name(run.scheme)}. {numbers.scheme(run.scheme)}",
+        f"BOS {numbers.bos(model.bos, model.bos_token)}",
+        "Given up early where certain to end below its τ." if run.stop_early else "Scored to the last token.",
+        *(f"{name}: {value}." for name, value in near_method(run.near)),
+        f"Made with {', '.join(f'{name} {numbers.name(version)}' for name, version in run.versions.items())}.",
     ]
     return " ".join(parts)

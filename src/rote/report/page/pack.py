@@ -14,7 +14,7 @@ import io
 import json
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from rote.analysis.rates import log_prob_bounds
 from rote.report.text import numbers
+from rote.store.manifest import NearSearch
 
 BLOCK = 512
 """Rows whose tokens are packed together: some tens of kilobytes."""
@@ -50,14 +51,14 @@ TABLE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class PackedRun:
     """One run as the page knows it: rows of one scheme, and what to call it."""
 
     key: str
     name: str
     scheme: str
     rows: pl.DataFrame
-    near: Mapping[str, Any] | None = None
+    near: NearSearch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,15 @@ class Packed:
         return name
 
 
-def pack(sides: Sequence[Side], *, tau: float, length: int | None, unit: str, beside: int = 0) -> Packed:
+def pack(
+    sides: Sequence[PackedRun],
+    *,
+    tau: float,
+    length: int | None,
+    unit: str,
+    beside: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Packed:
     """Everything that the page's script needs of these runs.
 
     `length`: characters of the text that they share. `beside`: bytes of the page that its text takes.
@@ -90,8 +99,8 @@ def pack(sides: Sequence[Side], *, tau: float, length: int | None, unit: str, be
                 "name": numbers.literal(side.name),
                 "scheme": side.scheme,
                 "count": side.rows.height,
-                "tolerance": side.near["tolerance"] if side.near else None,
-                "sampled": bool(side.near) and side.near["method"] == "sample",  # type: ignore[index]
+                "tolerance": side.near.tolerance if side.near else None,
+                "sampled": side.near is not None and side.near.method == "sample",
                 "columns": _columns(packed, side, exact),
                 "ids": _ids(side.rows),
                 "repetitions": _listed(side.rows, "repetitions"),
@@ -105,7 +114,7 @@ def pack(sides: Sequence[Side], *, tau: float, length: int | None, unit: str, be
     return packed
 
 
-def _columns(packed: Packed, side: Side, exact: bool) -> dict[str, dict[str, str]]:
+def _columns(packed: Packed, side: PackedRun, exact: bool) -> dict[str, dict[str, str]]:
     """By name: the blob, and how it is written. `d4`: differences of 32-bit integers; `f8`, `f4`, `u1`: as in numpy."""
     rows, found = side.rows, {}
     real = "f8" if exact else "f4"
@@ -151,7 +160,7 @@ def _listed(rows: pl.DataFrame, name: str) -> list[Any] | None:
     return [numbers.literal(value) if isinstance(value, str) else value for value in rows[name].to_list()]
 
 
-def _details(packed: Packed, side: Side, budget: int) -> dict[str, Any]:
+def _details(packed: Packed, side: PackedRun, budget: int) -> dict[str, Any]:
     """Blocks of the rows' tokens: of all rows, or of the likeliest that fit."""
     rows, tokens, order = side.rows, _tokens(side.rows), _likeliest(side.rows, side)
     count = rows.height
@@ -182,7 +191,7 @@ def _size(blobs: Sequence[bytes]) -> int:
     return sum(map(len, blobs)) * 4 // 3 + 1
 
 
-def _likeliest(rows: pl.DataFrame, side: Side) -> NDArray[np.int64]:
+def _likeliest(rows: pl.DataFrame, side: PackedRun) -> NDArray[np.int64]:
     lower = log_prob_bounds(rows)[0]
     near = rows["lower"].fill_null(0.0).to_numpy() if side.near else np.zeros(rows.height)
     return np.lexsort((np.arange(rows.height), -np.where(np.isfinite(lower), lower, -1e300), -near))
@@ -322,7 +331,7 @@ def _heaviest(candidates: Sequence[Mapping[str, Any]]) -> list[Any]:
     return found
 
 
-def _download(packed: Packed, sides: Sequence[Side]) -> dict[str, Any]:
+def _download(packed: Packed, sides: Sequence[PackedRun]) -> dict[str, Any]:
     """The table as Parquet, where it fits, for a button of the page."""
     tables = []
     for side in sides:

@@ -3,58 +3,69 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rote.report.keys import derived, key_of, mark, number_in
 from rote.report.text import numbers
+from rote.store.comparison import (
+    ComparedRun,
+    ComparisonResult,
+    Moved,
+    MovedPassage,
+    NearFixed,
+    Pair,
+    RunOfSet,
+    VerbatimElsewhere,
+)
 
 QUOTE = 72  # characters of a suffix that the terminal shows
 WIDE = 6  # more runs than this, and the terminal's fixed-set table leaves out the means
 
 
-def headline(result: Mapping[str, Any]) -> str:
+def headline(result: ComparisonResult) -> str:
     """What was compared, in one sentence."""
-    examples, source = result["common_examples"], numbers.name(result["source"]["name"])
-    runs = derived(len(result["runs"]), "comparison/runs", examples)
-    return f"{numbers.counted(runs, 'run')} over the same {numbers.counted(examples, _unit(result))} of {source}."
+    examples, source = result.common_examples, numbers.name(result.source.name)
+    runs = derived(len(result.runs), "comparison/runs", examples)
+    return f"{numbers.counted(runs, 'run')} over the same {numbers.counted(examples, result.unit)} of {source}."
 
 
-def notes(result: Mapping[str, Any]) -> list[str]:
+def notes(result: ComparisonResult) -> list[str]:
     """What a reader must know before taking the numbers at face value."""
-    unit, found = _unit(result), []
-    if windows := result["windows"]:
+    unit, found = result.unit, []
+    if windows := result.windows:
         found.append(
-            f"Windows of {numbers.count(windows['prefix'])} + {numbers.counted(windows['suffix'], 'token')}, one every "
-            f"{numbers.counted(windows['stride'], 'character')}, matched by where they start."
+            f"Windows of {numbers.count(windows.prefix)} + {numbers.counted(windows.suffix, 'token')}, one every "
+            f"{numbers.counted(windows.stride, 'character')}, matched by where they start."
         )
-    if held_out := result["held_out_examples"]:
+    if held_out := result.held_out_examples:
         found.append(
             f"{numbers.counted(held_out, 'held-out example')} left out; rote report compares each run with them."
         )
-    if result["tokenizers_differ"]:
-        same = "at the same characters" if result["kind"] == "scan" else "with the same text"
+    if result.tokenizers_differ:
+        same = "at the same characters" if result.scanned else "with the same text"
         found.append(
             f"The runs have different tokenizers: their {unit}s start {same} but are cut into different tokens, so "
             "that prefixes and suffixes do not span the same characters. A p_z is over each model's own tokens."
         )
-    if left_out := {key: count for key, count in result["unpaired"].items() if count}:
+    if left_out := {key: count for key, count in result.unpaired.items() if count}:
         listed = _of_each(left_out.items(), unit)
         found.append(
             f"Left out of everything but the first table, because not every run has them (dropped at the text's end): "
             f"{listed}."
         )
     doubted: dict[float, list[tuple[str, int]]] = {}
-    for run in result["runs"]:
-        if count := run["rates"]["near_tau"]["count"]:
-            tolerance = run["rates"]["near_tau"]["numeric_tolerance"]
-            doubted.setdefault(tolerance, []).append((run["key"], count))
+    for run in result.runs:
+        if count := run.rates.near_tau.count:
+            tolerance = run.rates.near_tau.numeric_tolerance
+            doubted.setdefault(tolerance, []).append((run.key, count))
     for tolerance, each in doubted.items():
         found.append(
             f"Within {numbers.setting(tolerance)} of log τ, perhaps on its other side in another correct computation: "
             f"{_of_each(each, unit)}."
         )
-    stopped = [(run["key"], run["rates"]["stopped"]) for run in result["runs"] if run["rates"]["stopped"]]
+    stopped = [(run.key, run.rates.stopped) for run in result.runs if run.rates.stopped]
     if stopped:
         found.append(
             "Given up early as certain to end below their run's τ, so that only an upper bound on p_z is known: "
@@ -63,64 +74,57 @@ def notes(result: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def runs_table(result: Mapping[str, Any]) -> list[list[str]]:
+def runs_table(result: ComparisonResult) -> list[list[str]]:
     """Which run is which."""
     rows = [["", "Run", "Model", "Scheme", "BOS"]]
-    for run in result["runs"]:
-        model = run["model"]
-        token = "none" if model["bos_token"] is None else f"token {numbers.setting(model['bos_token'])}"
-        names = [numbers.name(text) for text in (run["name"], model["name"], run["scheme"])]
-        rows.append([run["key"], *names, f"{model['bos']}: {token}"])
+    for run in result.runs:
+        model = run.model
+        token = "none" if model.bos_token is None else f"token {numbers.setting(model.bos_token)}"
+        names = [numbers.name(text) for text in (run.name, model.name, run.scheme)]
+        rows.append([run.key, *names, f"{model.bos}: {token}"])
     return rows
 
 
-def differing_table(result: Mapping[str, Any]) -> list[list[str]]:
+def differing_table(result: ComparisonResult) -> list[list[str]]:
     """The settings in which the runs differ."""
-    rows = [["Setting", *(run["key"] for run in result["runs"])]]
-    for field, values in result["differing"].items():
-        rows.append([field, *(_setting(values[run["key"]]) for run in result["runs"])])
+    rows = [["Setting", *(run.key for run in result.runs)]]
+    for field, values in result.differing.items():
+        rows.append([field, *(_setting(values[run.key]) for run in result.runs)])
     return rows
 
 
-def numbers_table(result: Mapping[str, Any]) -> list[list[str]]:
+def numbers_table(result: ComparisonResult) -> list[list[str]]:
     """Each run by itself, over all its own examples."""
-    sampled = result["kind"] != "scan"
-    edits = sorted({run["near"]["tolerance"] for run in result["runs"] if run["near"]})
-    thresholds = list(result["runs"][0]["coverage"] or ())
+    sampled = not result.scanned
+    edits = sorted({run.near.tolerance for run in result.runs if run.near})
+    thresholds = list(result.runs[0].coverage or ())
     rows = [
-        ["", f"{_unit(result).capitalize()}s", "Greedy", f"At τ = {numbers.setting(result['tau'])}"]
+        ["", f"{result.unit.capitalize()}s", "Greedy", f"At τ = {numbers.setting(result.tau)}"]
         + (["95% interval"] if sampled else [])
         + ["At 0.0001", "Maximum"]
         + [f"Covered at {numbers.threshold(number_in(p))}" for p in thresholds]
         + [f"Within {numbers.counted(tolerance, 'edit')}" for tolerance in edits]
         + ["Time", "Token evaluations"]
     ]
-    for run in result["runs"]:
-        found = run["rates"]
-        low, high = found["rate_at_tau"]["interval"]
+    for run in result.runs:
+        own = run.rates
+        low, high = own.rate_at_tau.interval
         rows.append(
-            [
-                run["key"],
-                numbers.count(run["examples"]),
-                numbers.rate(found["greedy_rate"]),
-                numbers.rate(found["rate_at_tau"]),
-            ]
+            [run.key, numbers.count(run.examples), numbers.rate(own.greedy_rate), numbers.rate(own.rate_at_tau)]
             + ([f"{numbers.percent(low)} to {numbers.percent(high)}"] if sampled else [])
-            + [numbers.rate(found["rate_at_0.0001"]), numbers.rate(found["maximum_rate"])]
-            + [numbers.percent(run["coverage"][p]["share"]) for p in thresholds]
+            + [numbers.rate(own.rate_at_1e_4), numbers.rate(own.maximum_rate)]
+            + [numbers.percent(covered.share) for covered in (run.coverage or {}).values()]
             + [_within(run, tolerance) for tolerance in edits]
-            + [numbers.duration(run["seconds"]), numbers.count(run["token_evals"])]
+            + [numbers.duration(run.seconds), numbers.count(run.token_evals)]
         )
     return rows
 
 
-def odds_tables(result: Mapping[str, Any]) -> dict[float, list[list[str]]]:
+def odds_tables(result: ComparisonResult) -> dict[float, list[list[str]]]:
     """For each p a table: which share of each run comes at least once in n generations."""
-    cells = {
-        run["key"]: {(cell["n"], cell["p"]): numbers.rate(cell) for cell in run["rates"]["np_table"]}
-        for run in result["runs"]
-    }
-    prompts, chances = (sorted({place[i] for own in cells.values() for place in own}) for i in (0, 1))
+    cells = {run.key: {(cell.n, cell.p): numbers.rate(cell) for cell in run.rates.np_table} for run in result.runs}
+    prompts = sorted({n for own in cells.values() for n, _ in own})
+    chances = sorted({p for own in cells.values() for _, p in own})
     head = ["", *(f"n = {numbers.count(n)}" for n in prompts)]
     return {
         p: [head, *([key, *(own.get((n, p), numbers.MISSING) for n in prompts)] for key, own in cells.items())]
@@ -128,41 +132,40 @@ def odds_tables(result: Mapping[str, Any]) -> dict[float, list[list[str]]]:
     }
 
 
-def odds_note(result: Mapping[str, Any]) -> str:
+def odds_note(result: ComparisonResult) -> str:
     return (
-        f"Share of each run's {_unit(result)}s whose suffix appears at least once in n generations with probability p "
+        f"Share of each run's {result.unit}s whose suffix appears at least once in n generations with probability p "
         "or more."
     )
 
 
-def pairs_table(result: Mapping[str, Any]) -> list[list[str]]:
+def pairs_table(result: ComparisonResult) -> list[list[str]]:
     """Every run against the first, at tau."""
     head = ["", "Gained", "Lost", "Both", "Neither", "Difference", "95% interval"]
     head += ["Median change of p_z", "From 0", "To 0", "0 in both", "Unknown"]
+    return [head, *map(_pair_row, result.pairs)]
+
+
+def _pair_row(pair: Pair) -> list[str]:
+    moved = pair.log_prob
     return [
-        head,
-        *(
-            [
-                pair["second"],
-                *(numbers.count(pair[name]) for name in ("gained", "lost", "both", "neither")),
-                numbers.points(pair["difference"]),
-                f"{numbers.points(pair['interval'][0])} to {numbers.points(pair['interval'][1])}",
-                _median(pair["log_prob"]),
-                *(numbers.count(pair["log_prob"][name]) for name in ("appeared", "vanished", "zero", "unknown")),
-            ]
-            for pair in result["pairs"]
-        ),
+        pair.second,
+        *map(numbers.count, (pair.gained, pair.lost, pair.both, pair.neither)),
+        numbers.points(pair.difference),
+        f"{numbers.points(pair.interval[0])} to {numbers.points(pair.interval[1])}",
+        _median(moved),
+        *map(numbers.count, (moved.appeared, moved.vanished, moved.zero, moved.unknown)),
     ]
 
 
-def pairs_note(result: Mapping[str, Any]) -> str:
-    first, unit = result["runs"][0]["key"], _unit(result)
+def pairs_note(result: ComparisonResult) -> str:
+    first, unit = result.runs[0].key, result.unit
     sample = (
         "It takes the windows as a random sample; these are all of the text's at this stride, and where they overlap "
         "they are not independent, so that it is too narrow."
-        if result["kind"] == "scan"
+        if result.scanned
         else "It takes a document's examples together, and the documents as a random sample of a larger set."
-        if any(pair["effective"] < pair["examples"] for pair in result["pairs"])
+        if any(pair.effective < pair.examples for pair in result.pairs)
         else "It takes the examples as a random sample of a larger set."
     )
     return (
@@ -172,30 +175,32 @@ def pairs_note(result: Mapping[str, Any]) -> str:
     )
 
 
-def fixed_table(result: Mapping[str, Any], *, means: bool = True) -> list[list[str]]:
+def fixed_table(result: ComparisonResult, *, means: bool = True) -> list[list[str]]:
     """What each run makes of the sequences that one run, or all, can extract."""
-    keys = [run["key"] for run in result["runs"]]
+    keys = [run.key for run in result.runs]
     rows = [["Extractable in", "Sequences", *keys]]
-    for fixed in result["fixed_sets"]:
-        cells = [_fixed_cell(fixed["runs"][key], means) for key in keys]
-        rows.append([fixed["reference"] or "all of them", numbers.count(fixed["examples"]), *cells])
+    for fixed in result.fixed_sets:
+        cells = [_fixed_cell(fixed.runs[key], means) for key in keys]
+        rows.append([fixed.reference or "all of them", numbers.count(fixed.examples), *cells])
     return rows
 
 
-def near_tables(result: Mapping[str, Any], *, intervals: bool = True) -> list[tuple[str, list[list[str]]]]:
+def near_tables(result: ComparisonResult, *, intervals: bool = True) -> list[tuple[str, list[list[str]]]]:
     """Near-verbatim bounds across runs, as (what it is, table)."""
-    near, unit = result["near"] or {"fixed": [], "verbatim_elsewhere": []}, _unit(result)
-    tables = [(_near_caption(group, unit), _near_rows(group)) for group in near["fixed"]]
-    elsewhere: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for found in near["verbatim_elsewhere"]:
-        elsewhere.setdefault(found["run"], {})[found["other"]] = found
+    near, unit = result.near, result.unit
+    if near is None:
+        return []
+    tables = [(_near_caption(group, unit), _near_rows(group)) for group in near.fixed]
+    elsewhere: dict[str, dict[str, VerbatimElsewhere]] = {}
+    for found in near.verbatim_elsewhere:
+        elsewhere.setdefault(found.run, {})[found.other] = found
     if not elsewhere:
         return tables
-    others = [run["key"] for run in result["runs"] if any(run["key"] in own for own in elsewhere.values())]
+    others = [run.key for run in result.runs if any(run.key in own for own in elsewhere.values())]
     rows = [["Unlocked in", f"{unit.capitalize()}s", *others]]
     for key, own in elsewhere.items():
         cells = [_elsewhere(own[other], intervals) if other in own else numbers.MISSING for other in others]
-        rows.append([key, numbers.count(next(iter(own.values()))["unlocked"]), *cells])
+        rows.append([key, numbers.count(next(iter(own.values())).unlocked), *cells])
     sure = ", with 95% intervals" if intervals else ""
     return [
         *tables,
@@ -203,9 +208,9 @@ def near_tables(result: Mapping[str, Any], *, intervals: bool = True) -> list[tu
     ]
 
 
-def near_alone(result: Mapping[str, Any]) -> str:
+def near_alone(result: ComparisonResult) -> str:
     """Which runs have bounds that can be compared with no other's; empty where there are none."""
-    if not result["near"] or not (alone := result["near"]["alone"]):
+    if not result.near or not (alone := result.near.alone):
         return ""
     return (
         f"No other run counts the same as near, under the same scheme, as {', '.join(alone)}; bounds are compared only "
@@ -213,103 +218,108 @@ def near_alone(result: Mapping[str, Any]) -> str:
     )
 
 
-def _near_caption(group: Mapping[str, Any], unit: str) -> str:
-    edits = f"Within {numbers.counted(group['tolerance'], 'edit')}, by the lower bound"
-    if not group["fixed_examples"]:
+def _near_caption(group: NearFixed, unit: str) -> str:
+    edits = f"Within {numbers.counted(group.tolerance or 0, 'edit')}, by the lower bound"
+    if not group.fixed_examples:
         return edits
-    every = numbers.counted(group["fixed_examples"], unit)
+    every = numbers.counted(group.fixed_examples, unit)
     return f"{edits}; means over the {every} near-verbatim extractable in all of these"
 
 
-def _near_rows(group: Mapping[str, Any]) -> list[list[str]]:
+def _near_rows(group: NearFixed) -> list[list[str]]:
     rows = [["", "Near-verbatim", "Verbatim", "Undecided"]]
-    rows[0] += ["Mean lower bound", "Mean p_z"] if group["fixed_examples"] else []
-    for model in group["models"]:
-        row = [model["model"], numbers.percent(model["near"]["rate"]), numbers.percent(model["verbatim"]["rate"])]
-        row.append(numbers.count(model["undecided"]))
-        if group["fixed_examples"]:
-            row += [numbers.chance(model["fixed"][name]) for name in ("mean_lower", "mean_p_z")]
+    rows[0] += ["Mean lower bound", "Mean p_z"] if group.fixed_examples else []
+    for model in group.models:
+        row = [model.model, numbers.percent(model.near.rate), numbers.percent(model.verbatim.rate)]
+        row.append(numbers.count(model.undecided))
+        if group.fixed_examples:
+            row += [numbers.chance(model.fixed.mean_lower), numbers.chance(model.fixed.mean_p_z)]
         rows.append(row)
     return rows
 
 
-def _elsewhere(found: Mapping[str, Any], interval: bool) -> str:
-    count = numbers.count(found["count"])
-    if not found["unlocked"]:
+def _elsewhere(found: VerbatimElsewhere, interval: bool) -> str:
+    count = numbers.count(found.count)
+    if not found.unlocked:
         return count
-    low, high = map(numbers.percent, found["interval"])
-    return f"{count} ({numbers.percent(found['rate'])}{f', {low} to {high}' if interval else ''})"
+    low, high = map(numbers.percent, found.interval)
+    return f"{count} ({numbers.percent(found.rate)}{f', {low} to {high}' if interval else ''})"
 
 
-def moved_facts(passage: Mapping[str, Any], *, gain: bool) -> list[tuple[str, str]]:
+def moved_facts(passage: MovedPassage, *, gain: bool) -> list[tuple[str, str]]:
     """How a passage moved, as (name, value): its two p_z, by what factor, and whether it passed τ."""
     before, after = (
         ("at most " if stopped else "") + numbers.probability(-math.inf if log_prob is None else log_prob)
-        for log_prob, stopped in zip(passage["log_prob"], passage["stopped"], strict=True)
+        for log_prob, stopped in zip(passage.log_prob, passage.stopped, strict=True)
     )
     facts = [("p_z", f"{before} to {after}")]
-    if (change := passage["least_change"]) is not None:
+    if (change := passage.least_change) is not None:
         factor = mark(
             change, numbers.prompts(math.exp(change)) if change < 600 else numbers.scientific(change), "times"
         )
-        least = "" if passage["exact"] else "at least "
+        least = "" if passage.exact else "at least "
         facts.append(("Change", f"{least}{factor} times {'as' if gain else 'less'} likely"))
-    if passage["crossed"]:
+    if passage.crossed:
         facts.append(("Threshold", "passes τ" if gain else "falls below τ"))
     return facts
 
 
-def listings(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """For each pair the largest gains and losses, if any were asked for: a title, what to say of none, the passages."""
-    found: list[dict[str, Any]] = []
-    unit = _unit(result)
-    for pair in result["pairs"] if result["top"] else ():
-        for name, gain in (("largest_gains", True), ("largest_losses", False)):
-            way = f"{pair['first']} to {pair['second']}"
-            passages = [{**passage, "facts": moved_facts(passage, gain=gain)} for passage in pair[name]]
-            crossed = pair["gained" if gain else "lost"]
-            shown = derived(sum(p["crossed"] for p in passages), f"{key_of(crossed)}/listed", crossed)
-            which = f"; first {numbers.count(shown)} of {numbers.count(crossed)} {'gained' if gain else 'lost'} at τ"
-            found.append(
-                {
-                    "title": f"Largest {'gains' if gain else 'losses'}, {way}{which if shown else ''}",
-                    "none": f"No {unit} that reaches τ becomes {'likelier' if gain else 'less likely'} from {way}.",
-                    "passages": passages,
-                }
-            )
-    return found
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The largest gains or losses of a pair: a title, what to say of `none`, and the passages with their facts."""
+
+    title: str
+    none: str
+    passages: Sequence[tuple[MovedPassage, list[tuple[str, str]]]]
 
 
-def comparison_lines(result: Mapping[str, Any]) -> list[str]:
+def listings(result: ComparisonResult) -> list[Listing]:
+    """For each pair its largest gains, then its largest losses, if any were asked for."""
+    return [_listing(pair, gain, result.unit) for pair in result.pairs if result.top for gain in (True, False)]
+
+
+def _listing(pair: Pair, gain: bool, unit: str) -> Listing:
+    passages, crossed = (pair.largest_gains, pair.gained) if gain else (pair.largest_losses, pair.lost)
+    way = f"{pair.first} to {pair.second}"
+    shown = derived(sum(passage.crossed for passage in passages), f"{key_of(crossed)}/listed", crossed)
+    which = f"; first {numbers.count(shown)} of {numbers.count(crossed)} {'gained' if gain else 'lost'} at τ"
+    return Listing(
+        title=f"Largest {'gains' if gain else 'losses'}, {way}{which if shown else ''}",
+        none=f"No {unit} that reaches τ becomes {'likelier' if gain else 'less likely'} from {way}.",
+        passages=[(passage, moved_facts(passage, gain=gain)) for passage in passages],
+    )
+
+
+def comparison_lines(result: ComparisonResult) -> list[str]:
     """The comparison for a terminal, a line each."""
-    first = result["runs"][0]["key"]
+    first = result.runs[0].key
     lines = [headline(result), *notes(result), "", *aligned(runs_table(result)), ""]
-    if result["differing"]:
+    if result.differing:
         lines += ["What differs", *aligned(differing_table(result)), ""]
     lines += ["Each run by itself", *aligned(numbers_table(result)), ""]
     lines += [odds_note(result), *_odds_lines(result), ""]
     lines += [
-        f"Against {first}, at τ = {numbers.setting(result['tau'])}",
+        f"Against {first}, at τ = {numbers.setting(result.tau)}",
         *aligned(pairs_table(result)),
         pairs_note(result),
         "",
     ]
-    means = len(result["runs"]) <= WIDE
+    means = len(result.runs) <= WIDE
     what = "share extractable at τ" + (", mean p_z" if means else "")
     lines += [f"Fixed sets: {what}", *aligned(fixed_table(result, means=means))]
     for caption, rows in near_tables(result, intervals=means):
         lines += ["", caption, *aligned(rows)]
     if alone := near_alone(result):
         lines += ["", alone]
-    found = listings(result)
-    if nothing := [listing["none"] for listing in found if not listing["passages"]]:
+    every = listings(result)
+    if nothing := [listing.none for listing in every if not listing.passages]:
         lines += ["", *nothing]
-    for listing in filter(lambda listing: listing["passages"], found):
-        lines += ["", listing["title"]]
-        for passage in listing["passages"]:
-            words = ", ".join(value for _, value in passage["facts"])
-            lines.append(f"  {numbers.literal(passage['example_id'])}  {words}")
-            lines.append(f"    {quote(passage['suffix'])}")
+    for listing in (listing for listing in every if listing.passages):
+        lines += ["", listing.title]
+        for passage, facts in listing.passages:
+            words = ", ".join(value for _, value in facts)
+            lines.append(f"  {numbers.literal(passage.example_id)}  {words}")
+            lines.append(f"    {quote(passage.suffix)}")
     return lines
 
 
@@ -325,11 +335,12 @@ def quote(text: str, length: int = QUOTE) -> str:
     return f"“{line}”" if len(line) <= length else f"“{line[:length].rstrip()} …”"
 
 
-def _odds_lines(result: Mapping[str, Any]) -> list[str]:
+def _odds_lines(result: ComparisonResult) -> list[str]:
     """The (n, p) tables as one: runs with the same p stand together."""
-    found = odds_tables(result)
-    head = ["", "p", *next(iter(found.values()))[0][1:]]
-    return aligned([head, *([row[0], numbers.threshold(p), *row[1:]] for p, rows in found.items() for row in rows[1:])])
+    tables = odds_tables(result)
+    head = ["", "p", *next(iter(tables.values()))[0][1:]]
+    each = ([row[0], numbers.threshold(p), *row[1:]] for p, rows in tables.items() for row in rows[1:])
+    return aligned([head, *each])
 
 
 def _of_each(counts: Iterable[tuple[str, int]], unit: str) -> str:
@@ -338,10 +349,6 @@ def _of_each(counts: Iterable[tuple[str, int]], unit: str) -> str:
         f"{numbers.count(count) if i else numbers.counted(count, unit)} of {key}"
         for i, (key, count) in enumerate(counts)
     )
-
-
-def _unit(result: Mapping[str, Any]) -> str:
-    return numbers.unit(result)
 
 
 def _setting(value: Any) -> str:
@@ -353,26 +360,25 @@ def _setting(value: Any) -> str:
     return mark(value, f"{text[:16]}…" if len(text) == 32 and text.isalnum() else text, "text")
 
 
-def _within(run: Mapping[str, Any], tolerance: int) -> str:
-    near = run["near"]
-    if not near or near["tolerance"] != tolerance:
+def _within(run: ComparedRun, tolerance: int) -> str:
+    near = run.near
+    if not near or near.tolerance != tolerance:
         return numbers.MISSING
-    undecided = near["rate"]["undecided"]
-    return numbers.percent(near["rate"]["probabilistic"]["rate"]) + (
+    undecided = near.rate.undecided
+    return numbers.percent(near.rate.probabilistic.rate) + (
         f" ({numbers.count(undecided)} undecided)" if undecided else ""
     )
 
 
-def _median(moved: Mapping[str, Any]) -> str:
-    if moved["median_difference"] is None:
+def _median(moved: Moved) -> str:
+    value = moved.median_difference
+    if value is None:
         return numbers.MISSING
-    value = moved["median_difference"]
     return "× " + mark(value, f"{math.exp(value):.3g}" if abs(value) < 600 else numbers.scientific(value), "factor")
 
 
-def _fixed_cell(found: Mapping[str, Any], means: bool) -> str:
-    share = numbers.percent(found["extractable"]["rate"])
-    if not means or found["mean_p_z"] is None:
+def _fixed_cell(own: RunOfSet, means: bool) -> str:
+    share, low, high = numbers.percent(own.extractable.rate), own.mean_p_z, own.mean_p_z_upper
+    if not means or low is None or high is None:
         return share
-    low, high = found["mean_p_z"], found["mean_p_z_upper"]
     return f"{share}, {numbers.chance(low) if high - low < 1e-12 else numbers.interval(low, high)}"

@@ -7,75 +7,81 @@ from typing import Any
 
 from rote.report.keys import derived
 from rote.report.text import numbers
+from rote.store.manifest import Sampling
+from rote.store.run import Finished
+from rote.store.summary import RATES, Difference, Rate, RateName, Rates, SplitDifference
 
 WORTH = (
     "how many independent examples would be as sure as these; examples of one document are alike. At a rate of 0% or "
     "100% that cannot be estimated, and each document counts as one."
 )
-KEYS = ("greedy_rate", "rate_at_tau", "rate_at_0.0001", "maximum_rate")
 
 
-def sampled_headline(summary: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    rate, tau = found["rates"]["rate_at_tau"], numbers.setting(summary["tau"])
-    if not rate["count"]:
-        total = numbers.counted(found["rates"]["examples"], "example")
+def sampled_headline(run: Finished) -> str:
+    rate, tau = run.numbers.rates.rate_at_tau, numbers.setting(run.summary.tau)
+    if not rate.count:
+        total = numbers.counted(run.numbers.rates.examples, "example")
         return f"None of {total} from this corpus can be extracted at τ = {tau}."
     sure = f"95% interval {_interval(rate)}"
     return f"{numbers.rate(rate)} of examples from this corpus can be extracted at τ = {tau} ({sure})."
 
 
-def sampled_lede(summary: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    rates, tau = found["rates"], numbers.setting(summary["tau"])
-    rate = rates["rate_at_tau"]
+def sampled_lede(run: Finished) -> str:
+    rates, tau = run.numbers.rates, numbers.setting(run.summary.tau)
+    rate = rates.rate_at_tau
     over = f" (mean and standard deviation over the runs {over_runs(rate)})"
-    if not rate["count"] or rate["deviation"] is None:
+    if not rate.count or rate.deviation is None:
         over = ""
     together = "with the examples of a document taken together"
-    if rate["count"] in (0, rates["examples"]):
+    if rate.count in (0, rates.examples):
         together = "with each document counted as one example, because a rate of 0% or 100% hides how alike they are"
     return (
-        f"That is {numbers.count(rate['count'])} of {numbers.counted(rates['examples'], 'example')} from "
-        f"{numbers.counted(rates['documents'], 'document')}{over}; 95% interval {_interval(rate)}, "
+        f"That is {numbers.count(rate.count)} of {numbers.counted(rates.examples, 'example')} from "
+        f"{numbers.counted(rates.documents or 0, 'document')}{over}; 95% interval {_interval(rate)}, "
         f"{together}. An example counts when one generation from its prefix is exactly its "
-        f"suffix with probability {tau} or more. Greedy decoding gives back {numbers.rate(rates['greedy_rate'])}."
-        + "".join(_compared(entry) for entry in found.get("differences", []))
+        f"suffix with probability {tau} or more. Greedy decoding gives back {numbers.rate(rates.greedy_rate)}."
+        + "".join(_compared(entry) for entry in run.numbers.differences or ())
     )
 
 
-def _compared(entry: Mapping[str, Any]) -> str:
-    found = entry["rate_at_tau"]
-    low, high = found["interval"]
+def _compared(entry: SplitDifference) -> str:
+    low, high = entry.rate_at_tau.interval
     sure = "more than chance makes likely" if low > 0 or high < 0 else "chance alone could do that"
     return (
-        f" The rate at τ of {numbers.name(entry['split'])} less that of {numbers.name(entry['control'])} is "
-        f"{difference(found)} percentage points: {sure}."
+        f" The rate at τ of {numbers.name(entry.split)} less that of {numbers.name(entry.control)} is "
+        f"{difference(entry.rate_at_tau)} percentage points: {sure}."
     )
 
 
-def sample_facts(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+def sample_facts(run: Finished) -> list[tuple[str, str]]:
     """How the examples were drawn, and what could not be, as (name, value); empty for a run that drew none."""
-    sampling = manifest.get("sampling")
+    sampling = run.manifest.sampling
     if sampling is None:
         return []
     named = {"main": "Sample", "held-out": "Held out"}
-    return [(named[role], _drawn(manifest, sampling, role)) for role in sampling["corpora"]]
+    return [(named[role], _drawn(sampling, role)) for role in sampling.corpora]
 
 
-def _drawn(manifest: Mapping[str, Any], sampling: Mapping[str, Any], role: str) -> str:
-    corpus = sampling["corpora"][role]
-    runs, total = corpus["runs"], corpus["documents"]
-    counts = _span(run["documents"] for run in runs)
-    sums = {name: sum(run[name] for run in runs) for name in ("examples", "short_documents", "skipped_documents")}
-    drawn = derived({"runs": len(runs), **sums}, f"sample/{role}", total)
+def _drawn(sampling: Sampling, role: str) -> str:
+    corpus = sampling.corpora[role]
+    runs, total = corpus.runs, corpus.documents
+    counts = _span(run.documents for run in runs)
+    sums = {
+        "runs": len(runs),
+        "examples": sum(run.examples for run in runs),
+        "short_documents": sum(run.short_documents for run in runs),
+        "skipped_documents": sum(run.skipped_documents for run in runs),
+    }
+    drawn = derived(sums, f"sample/{role}", total)
     parts = [
         f"{numbers.counted(drawn['runs'], 'run')}{' of' if len(runs) == 1 else ', each of'} {counts} of "
-        f"{numbers.counted(total, 'document')} and up to {numbers.counted(sampling['examples'], 'example')} a document",
+        f"{numbers.counted(total, 'document')} and up to {numbers.counted(sampling.examples, 'example')} a document",
         f"{numbers.count(drawn['examples'])} examples in all",
-        f"seed {numbers.setting(sampling['seed'])}",
+        f"seed {numbers.setting(sampling.seed)}",
     ]
-    if role == "held-out":
-        parts.insert(0, numbers.name(sampling["held_out_name"]))
-    asked = sampling["documents"]
+    if role == "held-out" and sampling.held_out_name is not None:
+        parts.insert(0, numbers.name(sampling.held_out_name))
+    asked = sampling.documents
     if asked is not None and asked > total:
         parts.append(f"{numbers.count(asked)} documents were asked for")
     text = ", ".join(parts) + "."
@@ -91,82 +97,85 @@ def _drawn(manifest: Mapping[str, Any], sampling: Mapping[str, Any], role: str) 
     return text
 
 
-def over_runs(rate: Mapping[str, Any]) -> str:
+def over_runs(rate: Rate) -> str:
     """Mean and standard deviation over runs: `12.4% ± 1.1%`."""
-    if rate["rate_upper"] > rate["rate"]:  # of what was stopped early nothing is known but a bound
-        return f"at least {numbers.percent(rate['mean'])}"
-    if rate["deviation"] is None:
-        return numbers.percent(rate["mean"])
-    return f"{numbers.percent(rate['mean'])} ± {numbers.percent(rate['deviation'])}"
+    if rate.rate_upper > rate.rate:  # of what was stopped early nothing is known but a bound
+        return f"at least {numbers.percent(rate.mean)}"
+    if rate.deviation is None:
+        return numbers.percent(rate.mean)
+    return f"{numbers.percent(rate.mean)} ± {numbers.percent(rate.deviation)}"
 
 
-def difference(found: Mapping[str, Any]) -> str:
+def difference(found: Difference) -> str:
     """`+12.4 (9.0 to 15.1)`, in percentage points."""
-    low, high = found["interval"]
-    value = numbers.points(found["difference"])
-    if found["difference_upper"] > found["difference"]:
-        value += f" to {numbers.points(found['difference_upper'])}"
+    low, high = found.interval
+    value = numbers.points(found.difference)
+    if found.difference_upper > found.difference:
+        value += f" to {numbers.points(found.difference_upper)}"
     return f"{value} ({numbers.points(low)} to {numbers.points(high)})"
 
 
-def sampled_section(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mapping[str, Any]) -> Any:
+def sampled_section(run: Finished) -> dict[str, Any] | None:
     """The tables of the page; None for a run that drew no examples."""
-    if "sampling" not in manifest or "rates" not in found:
+    if not run.drawn:
         return None
-    rates, names = found["rates"], _names(summary["tau"])
-    runs = [f"Run {run + 1}" for run in range(len(rates["rate_at_tau"]["by_run"]))]
+    rates, names = run.numbers.rates, _names(run.summary.tau)
+    runs = [f"Run {number + 1}" for number in range(len(rates.rate_at_tau.by_run or ()))]
     several = runs if len(runs) > 1 else []
     return {
         "columns": [*several, "Mean ± sd" if several else "Rate", "95% interval", "Worth"],
         "worth": WORTH,
         "rows": [
             [
-                name,
-                *(map(numbers.percent, rates[key]["by_run"]) if several else []),
-                over_runs(rates[key]),
-                _interval(rates[key]),
-                numbers.count(rates[key]["effective"]),
+                names[name],
+                *(map(numbers.percent, rate.by_run or ()) if several else []),
+                over_runs(rate),
+                _interval(rate),
+                numbers.count(rate.effective),
             ]
-            for key, name in names.items()
+            for name, rate in rates.named.items()
         ],
-        "differences": [_difference_table(entry, names) for entry in found.get("differences", [])],
+        "differences": [_difference_table(entry, names) for entry in run.numbers.differences or ()],
     }
 
 
-def _difference_table(entry: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    chances = sorted({cell["p"] for cell in entry["np_table"]})
-    cells = {(cell["n"], cell["p"]): difference(cell) for cell in entry["np_table"]}
+def _difference_table(entry: SplitDifference, names: Mapping[RateName, str]) -> dict[str, Any]:
+    chances = sorted({cell.p for cell in entry.np_table})
+    cells = {(cell.n, cell.p): difference(cell) for cell in entry.np_table}
     return {
-        "split": numbers.name(entry["split"]),
-        "control": numbers.name(entry["control"]),
-        "rates": [[name, difference(entry[key])] for key, name in names.items()],
+        "split": numbers.name(entry.split),
+        "control": numbers.name(entry.control),
+        "rates": [[names[name], difference(own)] for name, own in entry.named.items()],
         "columns": [f"p = {numbers.threshold(p)}" for p in chances],
         "rows": [[numbers.count(n), *(cells[n, p] for p in chances)] for n in sorted({n for n, _ in cells})],
     }
 
 
-def sampled_lines(summary: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+def sampled_lines(run: Finished) -> list[str]:
     """The same for a terminal, as columns of text."""
-    rates, names = found["rates"], _names(summary["tau"])
-    runs = len(rates["rate_at_tau"]["by_run"])
+    own, names = run.numbers, _names(run.summary.tau)
+    runs = len(own.rates.rate_at_tau.by_run or ())
     head = ["rate", f"mean ± sd over {runs} runs" if runs > 1 else "one run", "all together", "95% interval", "worth"]
-    rows = [head] + [[name.lower(), *_cells(rates[key])] for key, name in names.items()]
-    lines = _aligned(rows)
-    for key in ("split", "repetitions"):
-        if groups := found.get(f"by_{key}"):
-            tau = names["rate_at_tau"].lower()
-            table = [[f"{tau}, by {key}", *head[1:], "examples"]]
-            table += [[_label(g[key]), *_cells(g["rate_at_tau"]), numbers.count(g["examples"])] for g in groups]
+    lines = _aligned([head, *([names[name].lower(), *_cells(rate)] for name, rate in own.rates.named.items())])
+    by_split = [(group.split, group) for group in own.by_split or ()]
+    by_repetitions = [(group.repetitions, group) for group in own.by_repetitions or ()]
+    groups: list[tuple[str, Sequence[tuple[str | int | None, Rates]]]]
+    groups = [("split", by_split), ("repetitions", by_repetitions)]
+    for key, each in groups:
+        if each:
+            table = [[f"{names['rate_at_tau'].lower()}, by {key}", *head[1:], "examples"]]
+            table += [[_label(of), *_cells(rates.rate_at_tau), numbers.count(rates.examples)] for of, rates in each]
             lines += ["", *_aligned(table)]
-    for entry in found.get("differences", []):
-        title = f"{numbers.literal(entry['split'])} less {numbers.literal(entry['control'])}"
+    for entry in own.differences or ():
+        title = f"{numbers.literal(entry.split)} less {numbers.literal(entry.control)}"
         table = [[title, "percentage points (95% interval)"]]
-        lines += ["", *_aligned(table + [[name.lower(), difference(entry[key])] for key, name in names.items()])]
+        table += [[names[name].lower(), difference(less)] for name, less in entry.named.items()]
+        lines += ["", *_aligned(table)]
     return [*lines, "", f"worth: {WORTH}", ""]
 
 
-def _cells(rate: Mapping[str, Any]) -> list[str]:
-    return [over_runs(rate), numbers.rate(rate), _interval(rate), numbers.count(rate["effective"])]
+def _cells(rate: Rate) -> list[str]:
+    return [over_runs(rate), numbers.rate(rate), _interval(rate), numbers.count(rate.effective)]
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -174,19 +183,19 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _names(tau: float) -> dict[str, str]:
-    return dict(zip(KEYS, ("Greedy", f"At τ = {numbers.setting(tau)}", "At 0.0001", "Maximum"), strict=True))
+def _names(tau: float) -> dict[RateName, str]:
+    return dict(zip(RATES, ("Greedy", f"At τ = {numbers.setting(tau)}", "At 0.0001", "Maximum"), strict=True))
 
 
-def _label(value: Any) -> str:
+def _label(value: str | int | None) -> str:
     return "not given" if value is None else numbers.count(value) if isinstance(value, int) else numbers.literal(value)
 
 
-def _interval(rate: Mapping[str, Any]) -> str:
-    low, high = rate["interval"]
+def _interval(rate: Rate) -> str:
+    low, high = rate.interval
     return f"{numbers.percent(low)} to {numbers.percent(high)}"
 
 
 def _span(counts: Iterable[int]) -> str:
-    found = sorted(set(counts))
-    return numbers.count(found[0]) if len(found) == 1 else f"{numbers.count(found[0])} to {numbers.count(found[-1])}"
+    each = sorted(set(counts))
+    return numbers.count(each[0]) if len(each) == 1 else f"{numbers.count(each[0])} to {numbers.count(each[-1])}"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import polars as pl
 
+from rote.models.base import ModelIdentity
 from rote.report.keys import derived
 from rote.report.text import numbers
 from rote.report.text.drawn import sample_facts
 from rote.report.text.near import near_method
+from rote.store.manifest import Source
+from rote.store.run import Finished
+from rote.store.summary import Rates
 
 P_Z = (
     "p_z is the probability that one generation from this prefix under this scheme is exactly this suffix, token for "
@@ -18,10 +19,10 @@ P_Z = (
 )
 
 
-def meaning(manifest: Mapping[str, Any], rows: pl.DataFrame) -> list[str]:
+def meaning(run: Finished, rows: pl.DataFrame) -> list[str]:
     """What the numbers say, and what they do not."""
     paragraphs = [P_Z]
-    if manifest["kind"] == "scan":
+    if run.scanned:
         paragraphs.append(
             "Coverage counts suffix characters only, because only they are generated; the prefix is given to "
             "the model, and the text’s first prefix can never be covered. A run of covered characters may join the "
@@ -36,8 +37,8 @@ def meaning(manifest: Mapping[str, Any], rows: pl.DataFrame) -> list[str]:
         "A high probability is evidence of memorization when a held-out control, text of the same kind that the model "
         f"cannot have seen, shows none: some text is easy to guess. {control}"
     )
-    if manifest.get("near"):
-        sampled = manifest["near"]["method"] == "sample"
+    if run.manifest.near:
+        sampled = run.manifest.near.method == "sample"
         paragraphs.append(
             "Near-verbatim extraction counts outputs within a few edits of the suffix. Their probability lies between "
             + ("the ends of a 95% interval, from samples." if sampled else "the lower and the upper bound, certainly: ")
@@ -46,101 +47,96 @@ def meaning(manifest: Mapping[str, Any], rows: pl.DataFrame) -> list[str]:
     return paragraphs
 
 
-def numeric_doubt(rates: Mapping[str, Any], unit: str) -> str:
+def numeric_doubt(rates: Rates, unit: str) -> str:
     """How many rows another correct computation might put on the other side of a border."""
-    near, border = rates["near_tau"], rates["border_tokens"]
+    near, border = rates.near_tau, rates.border_tokens
     return (
-        f"{numbers.counted(near['count'], unit)} within {numbers.setting(near['numeric_tolerance'])} of log τ, and "
-        f"{numbers.count(border['count'])} with a token within {numbers.setting(border['border_tolerance'])} of the border "
+        f"{numbers.counted(near.count, unit)} within {numbers.setting(near.numeric_tolerance)} of log τ, and "
+        f"{numbers.count(border.count)} with a token within {numbers.setting(border.border_tolerance)} of the border "
         "of the scheme’s support, may fall on the other side in another correct computation."
     )
 
 
-def method(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mapping[str, Any]) -> list[tuple[str, str]]:
+def method(run: Finished) -> list[tuple[str, str]]:
     """Everything that decides a number, as (name, value)."""
-    model, unit = manifest["model"], numbers.unit(manifest)
+    model = run.manifest.model
     facts = [
-        (
-            "Text" if manifest["kind"] == "scan" else "Examples",
-            _source(manifest["source"]),
-        ),
+        ("Text" if run.scanned else "Examples", source_fact(run.manifest.source)),
         ("Model", _model(model)),
-        ("Weights", f"fingerprint {numbers.name(model.get('fingerprint') or numbers.MISSING)}"),
-        ("Tokenizer", numbers.name(model.get("tokenizer") or numbers.MISSING)),
-        ("Arithmetic", f"{_made_on(model)}; logits turned to float32, sums in float64"),
-        *(("Scheme", f"{numbers.name(label)}. {numbers.scheme(label)}") for label in manifest["schemes"]),
-        ("BOS", numbers.bos(model["bos"], model.get("bos_token"))),
+        ("Weights", f"fingerprint {numbers.name(model.fingerprint or numbers.MISSING)}"),
+        ("Tokenizer", numbers.name(model.tokenizer or numbers.MISSING)),
+        (
+            "Arithmetic",
+            f"{numbers.name(model.dtype)} on {numbers.name(model.device)}; logits turned to float32, sums in float64",
+        ),
+        *(("Scheme", f"{numbers.name(label)}. {numbers.scheme(label)}") for label in run.manifest.schemes),
+        ("BOS", numbers.bos(model.bos, model.bos_token)),
     ]
-    facts += sample_facts(manifest)
-    if windows := manifest.get("windows"):
+    facts += sample_facts(run)
+    if windows := run.manifest.windows:
         facts.append(
             (
                 "Windows",
-                f"One every {numbers.counted(windows['stride'], 'character')}: "
-                f"{numbers.counted(windows['prefix'], 'token')} of prefix, then "
-                f"{numbers.counted(windows['suffix'], 'token')} of suffix, tokenised together. "
-                f"{_within(manifest)}Positions count code points from 0.",
+                f"One every {numbers.counted(windows.stride, 'character')}: "
+                f"{numbers.counted(windows.prefix, 'token')} of prefix, then "
+                f"{numbers.counted(windows.suffix, 'token')} of suffix, tokenised together. "
+                f"{_within(run)}Positions count code points from 0.",
             )
         )
     facts += [
-        ("Scored", _scored(summary, unit)),
-        ("Threshold τ", f"{numbers.setting(summary['tau'])}: the smallest p_z that counts as extraction"),
-        ("Early stop", _early_stop(manifest, found, unit)),
-        *near_method(manifest),
+        ("Scored", _scored(run)),
+        ("Threshold τ", f"{numbers.setting(run.summary.tau)}: the smallest p_z that counts as extraction"),
+        ("Early stop", _early_stop(run)),
+        *near_method(run.manifest.near),
     ]
-    if "rates" in found:
-        facts.append(("Numerics", numeric_doubt(found["rates"], unit)))
-    warned = derived(len(summary.get("warnings", [])), "summary/warnings", summary["examples"])
-    versions = manifest.get("versions", {})
+    warned = derived(len(run.summary.warnings), "summary/warnings", run.summary.examples)
+    versions = run.manifest.versions
     return [
         *facts,
-        ("Cost", cost(summary, unit)),
+        ("Numerics", numeric_doubt(run.numbers.rates, run.unit)),
+        ("Cost", cost(run)),
         ("Warnings", f"{numbers.count(warned)}, listed at the top" if warned else "none"),
         ("Versions", ", ".join(f"{name} {numbers.name(version)}" for name, version in versions.items())),
     ]
 
 
-def parts_within(manifest: Mapping[str, Any]) -> int:
+def parts_within(run: Finished) -> int:
     """In how many parts of a text a scan's windows had to start."""
-    windows = manifest["windows"]
-    found: int = derived(len(windows["within"]), "manifest/windows/within", windows["stride"])
-    return found
+    windows = run.windows
+    return derived(len(windows.within or ()), "manifest/windows/within", windows.stride)
 
 
-def _within(manifest: Mapping[str, Any]) -> str:
-    if manifest["windows"].get("within") is None:
+def _within(run: Finished) -> str:
+    if not run.within:
         return ""
-    parts = numbers.counted(parts_within(manifest), "part")
+    parts = numbers.counted(parts_within(run), "part")
     return f"Only windows that start in {parts} of the text, chosen beforehand (windows.within in manifest.json). "
 
 
-def _source(source: Mapping[str, Any]) -> str:
-    parts = [numbers.name(source["name"])]
-    if source.get("characters") is not None:
-        parts.append(numbers.counted(source["characters"], "character"))
-    return ", ".join([*parts, f"SHA-256 {numbers.name(source.get('sha256') or numbers.MISSING)}"])
+def source_fact(source: Source) -> str:
+    """What was measured: its name, its length where it is a text, and its hash."""
+    parts = [numbers.name(source.name)]
+    if source.characters is not None:
+        parts.append(numbers.counted(source.characters, "character"))
+    return ", ".join([*parts, f"SHA-256 {numbers.name(source.sha256)}"])
 
 
-def _model(model: Mapping[str, Any]) -> str:
-    revision = f"revision {numbers.name(model['revision'])}" if model.get("revision") else "no revision given"
-    size = f", {numbers.count(model['parameters'])} parameters" if model.get("parameters") else ""
-    return f"{numbers.name(model['name'])}, {revision}{size}"
+def _model(model: ModelIdentity) -> str:
+    revision = f"revision {numbers.name(model.revision)}" if model.revision else "no revision given"
+    return f"{numbers.name(model.name)}, {revision}, {numbers.count(model.parameters)} parameters"
 
 
-def _made_on(model: Mapping[str, Any]) -> str:
-    return f"{numbers.name(model['dtype'])} on {numbers.name(model['device'])}"
-
-
-def _scored(summary: Mapping[str, Any], unit: str) -> str:
-    dropped = summary["dropped"]
+def _scored(run: Finished) -> str:
+    unit, dropped = run.unit, run.summary.dropped
     left_out = f"{numbers.counted(dropped, unit)} dropped as too short" if dropped else "none dropped"
-    return f"{numbers.counted(summary['examples'], unit)}; {left_out}"
+    return f"{numbers.counted(run.summary.examples, unit)}; {left_out}"
 
 
-def _early_stop(manifest: Mapping[str, Any], found: Mapping[str, Any], unit: str) -> str:
-    if not manifest["stop_early"]:
+def _early_stop(run: Finished) -> str:
+    unit = run.unit
+    if not run.manifest.stop_early:
         return f"off: every {unit} was scored to its last token"
-    stopped = found.get("rates", {}).get("stopped", 0)
+    stopped = run.numbers.rates.stopped
     if not stopped:
         return f"on, but no {unit} was given up: every one was scored to its last token"
     were = "was" if stopped == 1 else "were"
@@ -150,15 +146,15 @@ def _early_stop(manifest: Mapping[str, Any], found: Mapping[str, Any], unit: str
     )
 
 
-def cost(summary: Mapping[str, Any], unit: str) -> str:
-    evaluations, examples = summary["token_evals"], summary["examples"]
+def cost(run: Finished) -> str:
+    evaluations, examples = run.summary.token_evals, run.summary.examples
     if not examples:
-        return f"{numbers.counted(evaluations, 'token evaluation')} in {numbers.duration(summary['seconds'])}"
+        return f"{numbers.counted(evaluations, 'token evaluation')} in {numbers.duration(run.summary.seconds)}"
     mean = derived(evaluations / examples, "cost/token_evals/mean", evaluations)
-    each = f" ({numbers.average(mean)} per {unit})"
-    searches = [found["near"]["token_evals"] for found in summary["schemes"].values() if "near" in found]
+    each = f" ({numbers.average(mean)} per {run.unit})"
+    searches = [own.near.token_evals for own in run.summary.schemes.values() if own.near is not None]
     if searches:
-        total = sum(search["total"] for search in searches)
+        total = sum(search.total for search in searches)
         spent = derived({"total": total, "mean": total / examples}, "cost/near_token_evals", evaluations)
         each += f", for near-verbatim search {numbers.count(spent['total'])} ({numbers.average(spent['mean'])})"
-    return f"{numbers.counted(evaluations, 'token evaluation')}{each} in {numbers.duration(summary['seconds'])}"
+    return f"{numbers.counted(evaluations, 'token evaluation')}{each} in {numbers.duration(run.summary.seconds)}"

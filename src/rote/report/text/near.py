@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
 from rote.report.keys import mark
 from rote.report.text import numbers
+from rote.store.manifest import NearSearch
+from rote.store.run import Finished
+from rote.store.summary import NearRate, NearSummary
+from rote.store.table import Row
 
 VARIANTS = 3  # shown of a passage
 CONTEXT = 30  # characters around a difference
@@ -26,35 +30,33 @@ UNTIL = {
 }
 
 
-def near_section(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any] | None:
+def near_section(run: Finished) -> dict[str, Any] | None:
     """Cards, a table by tolerance and what to make of them; None where the run has no near-verbatim part."""
-    near = found.get("near")
-    if not manifest.get("near") or not near:
+    near, search = run.numbers.near, run.manifest.near
+    if search is None or near is None:
         return None
-    unit, tau, tolerance = numbers.unit(manifest), numbers.setting(near["tau"]), manifest["near"]["tolerance"]
-    sampled = manifest["near"]["method"] == "sample"
-    rates, unlocked = near["rates"], near["unlocked"]
+    unit, tau, tolerance = run.unit, numbers.setting(near.tau), search.tolerance
+    sampled = search.method == "sample"
+    rates, unlocked = near.rates, near.unlocked
     cards = [
         _card(
             f"Within {numbers.counted(tolerance, 'edit')}, at τ = {tau}",
-            numbers.percent(rates[-1]["probabilistic"]["rate"]) if rates else numbers.MISSING,
-            f"{numbers.count(near['verdicts']['extractable'])} of {numbers.count(near['examples'])}"
+            numbers.percent(rates[-1].probabilistic.rate) if rates else numbers.MISSING,
+            f"{numbers.count(near.verdicts['extractable'])} of {numbers.count(near.examples)}"
             + ("" if sampled else ", certified"),
         ),
-        _card(
-            "Unlocked", numbers.count(unlocked["count"]), f"p_z below τ, {'interval' if sampled else 'bound'} above it"
-        ),
-        _card("Undecided", numbers.count(near["verdicts"]["undecided"]), "neither found nor excluded"),
-        _card("Token evaluations", numbers.count(near["token_evals"]["total"]), _each(near, unit)),
+        _card("Unlocked", numbers.count(unlocked.count), f"p_z below τ, {'interval' if sampled else 'bound'} above it"),
+        _card("Undecided", numbers.count(near.verdicts["undecided"]), "neither found nor excluded"),
+        _card("Token evaluations", numbers.count(near.token_evals.total), _each(near, unit)),
     ]
     ends = "of 95% intervals" if sampled else "within the tolerance, certified"
     means = [
-        _card("Mean p_z", numbers.chance(near["mean_p_z"]), "verbatim"),
-        _card("Mean lower end" if sampled else "Mean lower bound", numbers.chance(near["mean_lower"]), ends),
-        _card("Mean upper end" if sampled else "Mean upper bound", numbers.chance(near["mean_upper"]), ends),
+        _card("Mean p_z", numbers.chance(near.mean_p_z), "verbatim"),
+        _card("Mean lower end" if sampled else "Mean lower bound", numbers.chance(near.mean_lower), ends),
+        _card("Mean upper end" if sampled else "Mean upper bound", numbers.chance(near.mean_upper), ends),
     ]
-    if near["estimate"]["examples"]:
-        means.append(_card("Mean estimate", numbers.chance(near["estimate"]["mean"]), "sampled, unbiased"))
+    if near.estimate.examples:
+        means.append(_card("Mean estimate", numbers.chance(near.estimate.mean), "sampled, unbiased"))
     return {
         "cards": [cards, means],
         "rows": [_row(rate) for rate in rates],
@@ -65,7 +67,7 @@ def near_section(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> dict[
             "Greedy",
         ],
         "caption": (
-            f"Edits are {_EDITS[manifest['near']['distance']]}. Of the {unit}s, the first column counts those where "
+            f"Edits are {_EDITS[search.distance]}. Of the {unit}s, the first column counts those where "
             f"the {'lower end of the interval of the' if sampled else 'lower bound on the'} probability of outputs "
             f"within the tolerance is at least τ = {tau}, and undecided are those where only the upper one is. "
             "Greedy: the share whose greedy generation is within the tolerance."
@@ -80,23 +82,22 @@ def near_section(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> dict[
 _EDITS = {"levenshtein": "tokens inserted, left out or replaced", "hamming": "tokens replaced"}
 
 
-def _row(rate: Mapping[str, Any]) -> list[str]:
-    found = rate["probabilistic"]
-    low, high = found["interval"]
+def _row(rate: NearRate) -> list[str]:
+    low, high = rate.probabilistic.interval
     return [
-        numbers.count(rate["tolerance"]),
-        numbers.percent(found["rate"]),
+        numbers.count(rate.tolerance),
+        numbers.percent(rate.probabilistic.rate),
         f"{numbers.percent(low)} to {numbers.percent(high)}",
-        numbers.count(rate["undecided"]),
-        numbers.percent(rate["greedy"]["rate"]),
+        numbers.count(rate.undecided),
+        numbers.percent(rate.greedy.rate),
     ]
 
 
-def near_facts(row: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+def near_facts(row: Row, search: NearSearch | None) -> list[tuple[str, str]]:
     """A passage's bounds and verdict; nothing where the row has none."""
-    if not manifest.get("near") or row.get("lower") is None:
+    if search is None or row.get("lower") is None:
         return []
-    edits = numbers.counted(manifest["near"]["tolerance"], "edit")
+    edits = numbers.counted(search.tolerance, "edit")
     facts = [(f"Within {edits}", numbers.interval(row["lower"], row["upper"])), ("Verdict", str(row["verdict"]))]
     if row.get("estimate") is not None:
         spread = row["estimate_error"]
@@ -105,7 +106,7 @@ def near_facts(row: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[tupl
     return facts
 
 
-def variants(row: Mapping[str, Any], suffix: str) -> list[dict[str, Any]]:
+def variants(row: Row, suffix: str) -> list[dict[str, Any]]:
     """The heaviest outputs near a passage's suffix: what they weigh, and where they differ, as (kind, text) pieces."""
     shown = []
     for candidate in row.get("candidates") or ():
@@ -158,32 +159,29 @@ def _up_to(words: Sequence[str]) -> str:
     return taken
 
 
-def near_method(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The options of the search, in words."""
-    options = manifest.get("near")
-    if not options:
+def near_method(options: NearSearch | None) -> list[tuple[str, str]]:
+    """The options of a search, in words; nothing where there was none."""
+    if options is None:
         return []
-    near = (
-        f"within {numbers.counted(options['tolerance'], 'edit')}, {options['distance']} distance; {EOS[options['eos']]}"
-    )
-    seed = numbers.setting(options["seed"])
-    if options["method"] == "sample":
-        how = f"{numbers.counted(options['samples'] or 1000, 'sample')} per row, seed {seed}"
+    near = f"within {numbers.counted(options.tolerance, 'edit')}, {options.distance} distance; {EOS[options.eos]}"
+    seed = numbers.setting(options.seed)
+    if options.method == "sample":
+        how = f"{numbers.counted(options.samples or 1000, 'sample')} per row, seed {seed}"
     else:
-        width = numbers.setting(options["width"])
-        beam = f" ({options['variant']}, width {width})" if options["method"] == "beam" else ""
+        width = numbers.setting(options.width)
+        beam = f" ({options.variant}, width {width})" if options.method == "beam" else ""
         most = f"what a beam of width {width} costs"
-        if options["budget"] is not None:
-            most = numbers.counted(options["budget"], "token evaluation")
-        how = f"{options['method']} search{beam}, at most {most} per row, {UNTIL[options['until']]}"
-        how += f", or the bounds were {numbers.setting(options['gap'])} apart"
-        if options["samples"]:
-            how += f"; {numbers.counted(options['samples'], 'sample')} of what was left open, seed {seed}"
+        if options.budget is not None:
+            most = numbers.counted(options.budget, "token evaluation")
+        how = f"{options.method} search{beam}, at most {most} per row, {UNTIL[options.until]}"
+        how += f", or the bounds were {numbers.setting(options.gap)} apart"
+        if options.samples:
+            how += f"; {numbers.counted(options.samples, 'sample')} of what was left open, seed {seed}"
     return [("Near-verbatim", near), ("Search", how)]
 
 
-def _each(near: Mapping[str, Any], unit: str) -> str:
-    mean = near["token_evals"]["mean"]
+def _each(near: NearSummary, unit: str) -> str:
+    mean = near.token_evals.mean
     return "" if mean is None else f"{numbers.average(mean)} per {unit}"
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from markupsafe import Markup, escape
 
 from rote.odds import queries_needed
 from rote.report.keys import MARKS, element_of_marks, mark
+from rote.store.summary import Rate
 
 MISSING = "–"
 
@@ -51,11 +50,6 @@ def short(fingerprint: str | None) -> str:
     return mark(fingerprint, literal(fingerprint[:16]) + ("…" if len(fingerprint) > 16 else ""), "text")
 
 
-def unit(manifest: Mapping[str, Any]) -> str:
-    """What one row of a run is called."""
-    return "window" if manifest["kind"] == "scan" else "example"
-
-
 def count(number: float | None) -> str:
     """1234567 as `1,234,567`."""
     return MISSING if number is None else mark(number, f"{number:,.0f}", "count")
@@ -66,11 +60,11 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
     return f"{count(number)} {singular if number == 1 else plural or singular + 's'}"
 
 
-def rate(found: Mapping[str, Any]) -> str:
+def rate(share: Rate) -> str:
     """One of `rote.analysis.rates`' rates; a range where rows that were stopped early leave doubt."""
-    if found["rate_upper"] > found["rate"]:
-        return f"{percent(found['rate'])} to {percent(found['rate_upper'])}"
-    return percent(found["rate"])
+    if share.rate_upper > share.rate:
+        return f"{percent(share.rate)} to {percent(share.rate_upper)}"
+    return percent(share.rate)
 
 
 def percent(share: float | None) -> str:

@@ -6,64 +6,134 @@ A line is a list of (kind, text) pieces; the kinds are "plain", "heading", "pref
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from rote.models.base import ModelIdentity
 from rote.report.text import numbers
 from rote.report.text.comparison import aligned
 from rote.report.text.near import near_facts, variants
+from rote.store.manifest import NearSearch, Source
+from rote.store.table import Row
 
 Line = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenOfPassage:
+    """A token of the suffix, as far as it is known: its place from 1, its probability under the scheme and without."""
+
+    position: int
+    id: int | None
+    text: str | None
+    rank: int
+    probability: float
+    base_probability: float
+    cumulative_log_prob: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearOfPassage:
+    """Near-verbatim bounds of a passage, and the search that found them."""
+
+    options: NearSearch
+    lower: float
+    upper: float
+    lower_by_tolerance: list[float]
+    upper_by_tolerance: list[float]
+    verdict: str
+    estimate: float | None
+    estimate_error: float | None
+    greedy_distance: int | None
+    candidates: list[Row]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassageOfRun:
+    """Everything that one run stores about a passage; `tokens_unknown` says why its tokens' texts are not known."""
+
+    key: str
+    name: str
+    folder: str
+    model: ModelIdentity
+    scheme: str
+    tau: float
+    place: list[int | None]
+    prefix: str
+    suffix: str
+    log_prob: float | None
+    p_z: float
+    stopped: bool
+    greedy: bool
+    queries_needed: dict[str, int | None]
+    at_least_once: dict[str, float]
+    tokens: list[TokenOfPassage]
+    tokens_unknown: str | None
+    near: NearOfPassage | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownPassage:
+    """One passage in one or several runs, and in a sentence why it was `chosen`."""
+
+    example_id: str
+    chosen: str
+    kind: str
+    source: Source
+    runs: list[PassageOfRun]
+
 
 _MARKS = str.maketrans({"\n": "⏎", "\r": "␍", "\t": "⇥"})
 
 
-def passage_lines(found: Mapping[str, Any]) -> list[Line]:
+def passage_lines(passage: ShownPassage) -> list[Line]:
     """Everything about one passage; with several runs the passage once for each, then the runs side by side."""
-    runs = found["runs"]
-    lines: list[Line] = [_plain(f"Example {numbers.literal(found['example_id'])} of {_source(found)}.")]
-    if found["chosen"]:
-        lines.append(_plain(found["chosen"]))
+    runs = passage.runs
+    lines: list[Line] = [
+        _plain(f"Example {numbers.literal(passage.example_id)} of {numbers.literal(passage.source.name)}.")
+    ]
+    if passage.chosen:
+        lines.append(_plain(passage.chosen))
     if len(runs) == 1:
         return [*lines, *_one(runs[0])]
     lines += [[], *_side_by_side(runs)]
-    same = len({(run["prefix"], run["suffix"]) for run in runs}) == 1
+    same = len({(run.prefix, run.suffix) for run in runs}) == 1
     if same:
         lines += [[], *_texts(runs[0])]
     for run in runs:
-        lines += [[], [("heading", f"{run['key']}: {numbers.literal(run['name'])}")]]
+        lines += [[], [("heading", f"{run.key}: {numbers.literal(run.name)}")]]
         if not same:
             lines += _texts(run)
         lines += [*_tokens(run), *_near(run)]
     return lines
 
 
-def _one(run: Mapping[str, Any]) -> list[Line]:
+def _one(run: PassageOfRun) -> list[Line]:
     facts = [
-        ["Model", numbers.literal(str(run["model"]["name"]))],
-        ["Scheme", run["scheme"]],
-        ["BOS", numbers.bos(run["model"]["bos"], run["model"].get("bos_token"))],
+        ["Model", numbers.literal(str(run.model.name))],
+        ["Scheme", run.scheme],
+        ["BOS", numbers.bos(run.model.bos, run.model.bos_token)],
         ["p_z", p_z(run)],
         ["Greedy", _greedy(run)],
-        *([f"Prompts for {numbers.threshold(float(p))}", prompts(run, p)] for p in run["queries_needed"]),
+        *([f"Prompts for {numbers.threshold(float(p))}", prompts(run, p)] for p in run.queries_needed),
     ]
     lines = [[], *map(_plain, aligned(facts)), [], *_texts(run), [], *_tokens(run), [], *_odds([run])]
     return lines + _near(run)
 
 
-def _side_by_side(runs: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
+def _side_by_side(runs: Sequence[PassageOfRun]) -> Iterator[Line]:
     rows = [["", "Run", "Model", "Scheme", "BOS", "p_z", "Greedy"]]
-    rows[0] += [f"Prompts for {numbers.threshold(float(p))}" for p in runs[0]["queries_needed"]]
+    rows[0] += [f"Prompts for {numbers.threshold(float(p))}" for p in runs[0].queries_needed]
     for run in runs:
-        model = run["model"]
-        bos = model["bos"] + (": none" if model.get("bos_token") is None else f": token {model['bos_token']}")
-        needed = (prompts(run, p) for p in run["queries_needed"])
-        names = (run["key"], numbers.literal(run["name"]), numbers.literal(str(model["name"])))
-        rows.append([*names, run["scheme"], bos, p_z(run), "yes" if run["greedy"] else "no", *needed])
+        model = run.model
+        bos = model.bos + (": none" if model.bos_token is None else f": token {model.bos_token}")
+        needed = (prompts(run, p) for p in run.queries_needed)
+        names = (run.key, numbers.literal(run.name), numbers.literal(str(model.name)))
+        rows.append([*names, run.scheme, bos, p_z(run), "yes" if run.greedy else "no", *needed])
     yield from map(_plain, aligned(rows))
     yield []
     yield from _odds(runs)
-    if len({tuple(run["place"]) for run in runs}) > 1:
+    if len({tuple(run.place) for run in runs}) > 1:
         yield []
         yield _plain(
             "The runs have different tokenizers: the passage starts at the same character, but prefix and suffix end "
@@ -71,82 +141,82 @@ def _side_by_side(runs: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
         )
 
 
-def _odds(runs: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
+def _odds(runs: Sequence[PassageOfRun]) -> Iterator[Line]:
     yield [("heading", "Probability of the exact suffix at least once in n generations")]
-    queries = list(runs[0]["at_least_once"])
+    queries = list(runs[0].at_least_once)
     rows = [["n", *(numbers.count(int(n)) for n in queries)]]
     for run in runs:
-        name = run["key"] if len(runs) > 1 else "P"
+        name = run.key if len(runs) > 1 else "P"
         rows.append([name, *(_once(run, n) for n in queries)])
     yield from map(_plain, aligned(rows))
 
 
-def _texts(run: Mapping[str, Any]) -> list[Line]:
-    start, suffix_start, suffix_end = run["place"]
+def _texts(run: PassageOfRun) -> list[Line]:
+    start, suffix_start, suffix_end = run.place
     where = "" if start is None else f"characters {suffix_start:,} to {suffix_end:,}, after a prefix from {start:,} on"
     head = [("heading", "Prefix │ suffix" + (f" ({where})" if where else ""))]
     return [
         head,
-        [("prefix", numbers.literal(run["prefix"])), ("plain", "│"), ("suffix", numbers.literal(run["suffix"]))],
+        [("prefix", numbers.literal(run.prefix)), ("plain", "│"), ("suffix", numbers.literal(run.suffix))],
     ]
 
 
-def _tokens(run: Mapping[str, Any]) -> list[Line]:
+def _tokens(run: PassageOfRun) -> list[Line]:
     lines: list[Line] = [[("heading", "Tokens of the suffix")]]
-    if run["tokens_unknown"]:
-        lines.append(_plain(f"Their texts are not shown: {run['tokens_unknown']}"))
-    named = any(token["text"] is not None for token in run["tokens"])
-    numbered = any(token["id"] is not None for token in run["tokens"])
+    if run.tokens_unknown:
+        lines.append(_plain(f"Their texts are not shown: {run.tokens_unknown}"))
+    named = any(token.text is not None for token in run.tokens)
+    numbered = any(token.id is not None for token in run.tokens)
     head = ["#"] + (["Token"] if named else ["Id"] if numbered else [])
     rows = [[*head, "Rank", "Probability", "Without scheme", "So far"]]
-    for token in run["tokens"]:
-        name = [_visible(token["text"])] if named else [str(token["id"])] if numbered else []
-        both = (_probability(token[which]) for which in ("probability", "base_probability"))
-        total = token["cumulative_log_prob"]
+    for token in run.tokens:
+        name = [_visible(token.text)] if named else [str(token.id)] if numbered else []
+        both = (_probability(value) for value in (token.probability, token.base_probability))
+        total = token.cumulative_log_prob
         so_far = numbers.probability(-math.inf if total is None else total)
-        rows.append([str(token["position"]), *name, numbers.count(token["rank"]), *both, so_far])
+        rows.append([str(token.position), *name, numbers.count(token.rank), *both, so_far])
     lines += map(_plain, aligned(rows))
-    if run["stopped"]:
-        lines.append(_plain(f"Given up after {numbers.counted(len(run['tokens']), 'token')}: certain to end below τ."))
+    if run.stopped:
+        lines.append(_plain(f"Given up after {numbers.counted(len(run.tokens), 'token')}: certain to end below τ."))
     return lines
 
 
-def _near(run: Mapping[str, Any]) -> list[Line]:
-    near = run["near"]
+def _near(run: PassageOfRun) -> list[Line]:
+    near = run.near
     if near is None:
         return []
-    facts = near_facts(near, {"near": near["options"]})
-    if near["greedy_distance"] is not None:
-        beyond = near["greedy_distance"] > near["options"]["tolerance"]
-        far = f"more than {near['options']['tolerance']}" if beyond else numbers.count(near["greedy_distance"])
+    facts = near_facts(vars(near), near.options)
+    if near.greedy_distance is not None:
+        beyond = near.greedy_distance > near.options.tolerance
+        far = f"more than {near.options.tolerance}" if beyond else numbers.count(near.greedy_distance)
         facts.append(("Greedy generation", f"{far} edits away"))
     lines: list[Line] = [[], [("heading", "Near-verbatim")], *map(_plain, aligned([list(fact) for fact in facts]))]
-    for variant in variants(near, run["suffix"]):
+    for variant in variants(vars(near), run.suffix):
         pieces = [("plain" if kind == "same" else kind, " ".join(text.split("\n"))) for kind, text in variant["pieces"]]
         lines += [_plain(f"  {variant['label']}"), [("plain", "    "), *pieces]]
     return lines
 
 
-def p_z(run: Mapping[str, Any]) -> str:
+def p_z(run: PassageOfRun) -> str:
     """The probability, or what is known of it."""
-    value = numbers.probability(-math.inf if run["log_prob"] is None else run["log_prob"])
-    return f"at most {value} (given up early)" if run["stopped"] else value
+    value = numbers.probability(-math.inf if run.log_prob is None else run.log_prob)
+    return f"at most {value} (given up early)" if run.stopped else value
 
 
-def prompts(run: Mapping[str, Any], chance: str) -> str:
-    needed = numbers.prompts_for(-math.inf if run["log_prob"] is None else run["log_prob"], float(chance))
-    return f"at least {needed}" if run["stopped"] and run["log_prob"] is not None else needed
+def prompts(run: PassageOfRun, chance: str) -> str:
+    needed = numbers.prompts_for(-math.inf if run.log_prob is None else run.log_prob, float(chance))
+    return f"at least {needed}" if run.stopped and run.log_prob is not None else needed
 
 
-def _greedy(run: Mapping[str, Any]) -> str:
-    return "yes: greedy decoding gives exactly the suffix" if run["greedy"] else "no"
+def _greedy(run: PassageOfRun) -> str:
+    return "yes: greedy decoding gives exactly the suffix" if run.greedy else "no"
 
 
-def _once(run: Mapping[str, Any], n: str) -> str:
-    value = run["at_least_once"][n]
-    if run["stopped"]:
+def _once(run: PassageOfRun, n: str) -> str:
+    value = run.at_least_once[n]
+    if run.stopped:
         return f"≤ {_probability(value)}"
-    return "> 0.999999" if value == 1 and run["p_z"] < 1 else _probability(value)
+    return "> 0.999999" if value == 1 and run.p_z < 1 else _probability(value)
 
 
 def _probability(value: float) -> str:
@@ -159,10 +229,6 @@ def _visible(text: str | None) -> str:
         return numbers.MISSING
     shown = numbers.literal(text.translate(_MARKS))
     return f"'{shown}'" if shown != shown.strip() or not shown else shown
-
-
-def _source(found: Mapping[str, Any]) -> str:
-    return numbers.literal(str(found["source"]["name"]))
 
 
 def _plain(text: str) -> Line:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rote.analysis.coverage import HotSpot
 from rote.report.keys import derived, keyed, number_in
 from rote.report.text import numbers
+from rote.store.run import Finished
+from rote.store.summary import Longest
+from rote.store.table import Row
 
 WORDS = 12
 """Words of a passage that an excerpt shows at most."""
@@ -16,50 +19,51 @@ WORDS = 12
 
 def excerpt(text: str, words: int = WORDS) -> str:
     """The first words of a passage on one line; an ellipsis where there are more."""
-    found = numbers.literal(text).split()
-    return " ".join(found[:words]) + (" …" if len(found) > words else "")
+    every = numbers.literal(text).split()
+    return " ".join(every[:words]) + (" …" if len(every) > words else "")
 
 
-def longest_table(found: Mapping[str, Any], passage: Callable[[Mapping[str, Any]], str]) -> list[list[str]]:
+def longest_table(run: Finished, passage: Callable[[Row], str]) -> list[list[str]]:
     """Threshold, tokens, characters, where, probability, first words; a scan's longest sequence at each threshold."""
     table = []
-    for p, entry in found.get("longest", {}).items():
+    for p, entry in (run.numbers.longest or {}).items():
         if entry is None:
             table.append([numbers.threshold(number_in(p)), "none", "", "", "", ""])
             continue
-        start, end = entry["suffix_start"], entry["suffix_end"]
+        start, end = entry.span
         table.append(
             [
                 numbers.threshold(number_in(p)),
                 _tokens(entry),
                 numbers.count(derived(end - start, f"longest/{p}/characters", start)),
                 f"{numbers.count(start)} to {numbers.count(end)}",
-                numbers.probability(entry["log_prob"]),
-                excerpt(passage(entry)),
+                numbers.probability(entry.log_prob),
+                excerpt(passage(vars(entry))),
             ]
         )
     return table
 
 
-def longest_sentence(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def longest_sentence(run: Finished) -> str:
     """The longest sequence at each threshold, in one line; one that several thresholds share is told once."""
     shared: dict[str, list[str]] = {}
-    for p, entry in found["longest"].items():
+    longest = run.numbers.longest or {}
+    for p, entry in longest.items():
         what = "none"
         if entry is not None:
-            start, end = entry["suffix_start"], entry["suffix_end"]
+            start, end = entry.span
             what = f"{_tokens(entry)} tokens ({numbers.count(end - start)} characters from {numbers.count(start)})"
         shared.setdefault(what, []).append(numbers.threshold(number_in(p)))
     parts = [f"at {', '.join(thresholds)}: {what}" for what, thresholds in shared.items()]
     line = f"in one generation, {'; '.join(parts)}"
-    suffix = manifest["windows"]["suffix"]
-    if any(entry is not None and entry["tokens"] == suffix for entry in found["longest"].values()):
+    suffix = run.windows.suffix
+    if any(entry is not None and entry.tokens == suffix for entry in longest.values()):
         line += f". {numbers.count(suffix)} is a whole suffix: rote longer looks further"
     return line
 
 
-def _tokens(entry: Mapping[str, Any]) -> str:
-    return f"{'' if entry['exact'] else '≥ '}{numbers.count(entry['tokens'])}"
+def _tokens(entry: Longest) -> str:
+    return f"{'' if entry.exact else '≥ '}{numbers.count(entry.tokens)}"
 
 
 def spots_table(
@@ -71,19 +75,19 @@ def spots_table(
     """
     table = []
     for rank, spot in enumerate(spots):
-        found: dict[str, Any] = {"place": spot.start / text_length, "characters": spot.characters}
-        found |= {name: getattr(spot, name) for name in ("start", "end", "windows", "log_prob")}
-        found["mean_log_prob"] = math.log(spot.mean_prob)
+        own: dict[str, Any] = {"place": spot.start / text_length, "characters": spot.characters}
+        own |= {name: getattr(spot, name) for name in ("start", "end", "windows", "log_prob")}
+        own["mean_log_prob"] = math.log(spot.mean_prob)
         if key is not None:
-            found = keyed(found, f"{key}/{rank}")
+            own = keyed(own, f"{key}/{rank}")
         table.append(
             [
-                f"{numbers.count(found['start'])} to {numbers.count(found['end'])}",
-                numbers.place(found["place"]),
-                numbers.count(found["characters"]),
-                numbers.count(found["windows"]),
-                numbers.probability(found["log_prob"]),
-                numbers.probability(found["mean_log_prob"]),
+                f"{numbers.count(own['start'])} to {numbers.count(own['end'])}",
+                numbers.place(own["place"]),
+                numbers.count(own["characters"]),
+                numbers.count(own["windows"]),
+                numbers.probability(own["log_prob"]),
+                numbers.probability(own["mean_log_prob"]),
                 excerpt(words(spot)),
             ]
         )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -14,57 +14,53 @@ from rote.analysis.rates import rates_by
 from rote.report.keys import derived, key_of, keyed, mark, number_in, plain
 from rote.report.text import numbers
 from rote.report.text.spots import excerpt
+from rote.store.run import Finished, RunView
+from rote.store.summary import Passing, Rates, RepetitionRates
+from rote.store.table import Row
 
 
-def coverage_table(found: Mapping[str, Any]) -> list[list[str]]:
+def coverage_table(run: Finished) -> list[list[str]]:
     """Threshold, share, characters, runs, longest run and where it is."""
     table = []
-    for p, covered in found.get("coverage", {}).items():
-        run = covered["longest_run"]
+    for p, covered in run.coverage.items():
         longest = ["none", ""]
-        if run:
-            longest = [numbers.count(longest_run(p, run)), f"{numbers.count(run[0])} to {numbers.count(run[1])}"]
-        counts = [
-            numbers.percent(covered["share"]),
-            numbers.count(covered["characters"]),
-            numbers.count(covered["runs"]),
-        ]
+        if stretch := covered.longest_run:
+            places = f"{numbers.count(stretch[0])} to {numbers.count(stretch[1])}"
+            longest = [numbers.count(longest_run(p, stretch)), places]
+        counts = [numbers.percent(covered.share), numbers.count(covered.characters), numbers.count(covered.runs)]
         table.append([numbers.threshold(number_in(p)), *counts, *longest])
     return table
 
 
-def longest_run(p: str, run: Sequence[int]) -> int:
+def longest_run(p: str, stretch: Sequence[int]) -> int:
     """How long the longest run of characters covered at a threshold is."""
-    found: int = derived(run[1] - run[0], f"coverage/{p}/longest_run", run[0])
-    return found
+    return derived(stretch[1] - stretch[0], f"coverage/{p}/longest_run", stretch[0])
 
 
-def odds_table(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any] | None:
-    if "rates" not in found:
-        return None
-    rates = found["rates"]
-    chances = sorted({cell["p"] for cell in rates["np_table"]})
-    cells = {(cell["n"], cell["p"]): numbers.rate(cell) for cell in rates["np_table"]}
+def odds_table(run: Finished) -> dict[str, Any]:
+    rates = run.numbers.rates
+    chances = sorted({cell.p for cell in rates.np_table})
+    cells = {(cell.n, cell.p): numbers.rate(cell) for cell in rates.np_table}
     overtakes = [
-        f"{_passing(entry)} for p = {numbers.threshold(number_in(p))}" for p, entry in rates["n_passing_greedy"].items()
+        f"{_passing(entry)} for p = {numbers.threshold(number_in(p))}" for p, entry in rates.n_passing_greedy.items()
     ]
     return {
-        "unit": numbers.unit(manifest),
+        "unit": run.unit,
         "columns": [f"p = {numbers.threshold(p)}" for p in chances],
         "rows": [[numbers.count(n), *(cells[n, p] for p in chances)] for n in sorted({n for n, _ in cells})],
         "note": (
-            f"The (n, p) rate is greater than the greedy rate of {numbers.rate(rates['greedy_rate'])} from this many "
+            f"The (n, p) rate is greater than the greedy rate of {numbers.rate(rates.greedy_rate)} from this many "
             f"prompts on: {', '.join(overtakes)}."
             if any(not text.startswith("never") for text in overtakes)
             else "No number of prompts brings the (n, p) rate above the greedy rate of "
-            f"{numbers.rate(rates['greedy_rate'])}."
+            f"{numbers.rate(rates.greedy_rate)}."
         ),
     }
 
 
-def _passing(entry: Mapping[str, Any]) -> str:
+def _passing(entry: Passing) -> str:
     """The n at which an (n, p) rate passes the greedy rate; a range where stopped rows leave doubt."""
-    low, high = (_prompts(entry[f"n{end}"], entry[f"log10_n{end}"]) for end in ("_lower", ""))
+    low, high = _prompts(entry.n_lower, entry.log10_n_lower), _prompts(entry.n, entry.log10_n)
     return high if plain(low) == plain(high) else f"{low} to {high}"
 
 
@@ -76,60 +72,48 @@ def _prompts(n: int | None, log10_n: float | None) -> str:
     return mark(n, numbers.prompts(n), "prompts")
 
 
-def schemes_table(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, Any] | None:
+def schemes_table(run: Finished) -> dict[str, Any] | None:
     """Every scheme's numbers side by side, where there are several."""
-    found = [(label, summary["schemes"][label]) for label in manifest["schemes"] if summary["schemes"].get(label)]
-    if len(found) < 2:
+    schemes = run.summary.schemes
+    if len(schemes) < 2:
         return None
-    thresholds = list(found[0][1].get("coverage", {}))
     return {
-        "columns": [f"Rate at τ = {numbers.setting(summary['tau'])}", "Rate at 0.0001", "Maximum rate"]
-        + [f"Coverage at {numbers.threshold(number_in(p))}" for p in thresholds],
+        "columns": [f"Rate at τ = {numbers.setting(run.summary.tau)}", "Rate at 0.0001", "Maximum rate"]
+        + [f"Coverage at {numbers.threshold(number_in(p))}" for p in run.coverage],
         "rows": [
             [numbers.name(label)]
-            + [numbers.rate(each["rates"][key]) for key in ("rate_at_tau", "rate_at_0.0001", "maximum_rate")]
-            + [
-                numbers.percent(each["coverage"][p]["share"]) if p in each["coverage"] else numbers.MISSING
-                for p in thresholds
-            ]
-            for label, each in found
+            + [numbers.rate(rate) for rate in (own.rates.rate_at_tau, own.rates.rate_at_1e_4, own.rates.maximum_rate)]
+            + [numbers.percent(covered.share) for covered in (own.coverage or {}).values()]
+            for label, own in ((label, schemes[label]) for label in run.manifest.schemes)
         ],
     }
 
 
-def groups(
-    rows: pl.DataFrame, tau: float, manifest: Mapping[str, Any], found: Mapping[str, Any] | None = None
-) -> list[dict[str, Any]]:
-    """Rates by how often an example stands in the training data, and by split, where the rows say so.
+def groups(run: RunView) -> list[dict[str, Any]]:
+    """Rates by how often an example stands in the training data, and by split, where the rows say so."""
+    listed: list[dict[str, Any]] = []
+    if run.numbers.by_repetitions is not None:
+        every, binned = _by_repetitions(run, run.numbers.by_repetitions)
+        rows = [_group_row(group, _times(group.repetitions, binned)) for group in every]
+        listed.append({"key": "repetitions", "plots": ("repetitions",), "rows": rows})
+    if run.numbers.by_split is not None:
+        rows = [_group_row(group, _named(group.split)) for group in run.numbers.by_split]
+        listed.append({"key": "split", "plots": ("splits", "split-distribution"), "rows": rows})
+    bar = "95% interval, with a document’s examples taken together" if run.drawn else "95% Wilson interval"
+    return [{**group, "bar": bar, "unit": f"{run.unit.capitalize()}s"} for group in listed]
 
-    `found`: what the summary says of these rows' scheme, where the groups are taken from it with their keys.
-    """
-    groups = []
-    keys: tuple[Literal["repetitions", "split"], ...] = ("repetitions", "split")
-    for key in keys:
-        if key not in rows.columns or rows[key].null_count() == rows.height:
-            continue
-        table, binned = binned_repetitions(rows) if key == "repetitions" else (rows, False)
-        sampled = "sampling" in manifest
-        if found is not None and not binned:
-            own = found[f"by_{key}"]
-        else:
-            own = (
-                rates_by(with_origin(table), key, tau=tau, of=sampled_rates)
-                if sampled
-                else rates_by(table, key, tau=tau)
-            )
-            own = derived(own, f"groups/{key}", tau)
-        groups.append(
-            {
-                "key": key,
-                "plots": ("repetitions",) if key == "repetitions" else ("splits", "split-distribution"),
-                "bar": "95% interval, with a document’s examples taken together" if sampled else "95% Wilson interval",
-                "unit": f"{numbers.unit(manifest).capitalize()}s",
-                "rows": [_group_row(g, g[key], binned) for g in own],
-            }
-        )
-    return groups
+
+def _by_repetitions(run: RunView, stored: Sequence[RepetitionRates]) -> tuple[Sequence[RepetitionRates], bool]:
+    """The groups as the summary has them or, where they are too many, put together; and whether they were."""
+    table, binned = binned_repetitions(run.rows)
+    if not binned:
+        return stored, False
+    tau = run.summary.tau
+    if run.drawn:
+        own = rates_by(with_origin(table), "repetitions", tau=tau, of=sampled_rates)
+    else:
+        own = rates_by(table, "repetitions", tau=tau)
+    return derived(own, "groups/repetitions", tau), True
 
 
 EXAMPLES = 300
@@ -137,9 +121,9 @@ EXAMPLES = 300
 
 
 def examples_table(
-    rows: pl.DataFrame, order: Sequence[int], suffix: Callable[[Mapping[str, Any]], str], summary: Mapping[str, Any]
+    rows: pl.DataFrame, order: Sequence[int], suffix: Callable[[Row], str], total: int
 ) -> dict[str, Any] | None:
-    """The likeliest examples, one by one: columns, and rows of cells. `order`: their places in the table."""
+    """The likeliest of `total` examples, one by one: columns, rows of cells. `order`: their places in the table."""
     if not rows.height:
         return None
     names = ["example_id", "scheme", "log_prob", "greedy", "stopped"]
@@ -147,7 +131,6 @@ def examples_table(
     listed = rows[list(order[:EXAMPLES])].select(*names, *known).iter_rows(named=True)
     columns = [_head("Example"), _head("p_z", number=True, minimum=True), _head("Prompts for 90%", number=True)]
     columns += [_head("Greedy"), *(_head(name.capitalize(), number=name == "repetitions") for name in known)]
-    total = summary["examples"]
     caption = "The likeliest first. Choose an example to see its tokens. Greedy: greedy decoding gives it back."
     if rows.height > EXAMPLES:
         most = numbers.count(derived(EXAMPLES, "examples/listed", total))
@@ -159,15 +142,12 @@ def examples_table(
     }
 
 
-def keyed_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def keyed_row(row: Row) -> Row:
     """A row of the score table with its keys: `scores`, the example's id as a page shows it, the scheme, the column."""
-    found: dict[str, Any] = keyed(row, f"scores/{numbers.literal(row['example_id'])}/{row['scheme']}")
-    return found
+    return keyed(row, f"scores/{numbers.literal(row['example_id'])}/{row['scheme']}")
 
 
-def _example(
-    place: int, row: dict[str, Any], known: Sequence[str], suffix: Callable[[Mapping[str, Any]], str]
-) -> dict[str, Any]:
+def _example(place: int, row: Row, known: Sequence[str], suffix: Callable[[Row], str]) -> dict[str, Any]:
     words = excerpt(suffix(row))
     row = keyed_row(row)
     most, least = ("at most ", "at least ") if row["stopped"] else ("", "")
@@ -201,13 +181,13 @@ def _cell(shown: str, *, number: bool = False, sort: float | None = None) -> dic
 
 def distribution(rows: pl.DataFrame) -> dict[str, Any]:
     """How many windows have which p_z, by powers of ten from 0.0001 on, each with a bar."""
-    found = location(rows)
-    edges, counts = found.log10.edges, found.log10.counts
+    along = location(rows)
+    edges, counts = along.log10.edges, along.log10.counts
     decades = [(edges[i], edges[i + 10], sum(counts[i : i + 10])) for i in range(0, len(counts), 10)]
     most = max(count for _, _, count in decades) or 1
     return {
         "title": f"{numbers.count(sum(counts))} of {numbers.counted(rows.height, 'window')} with p_z of 0.0001 or more"
-        + (f"; {numbers.count(found.undecided)} stopped early may be among them" if found.undecided else ""),
+        + (f"; {numbers.count(along.undecided)} stopped early may be among them" if along.undecided else ""),
         "rows": [
             [f"{low:g} to {high:g}", numbers.count(count), "█" * math.ceil(30 * count / most)]
             for low, high, count in decades
@@ -215,19 +195,29 @@ def distribution(rows: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def _group_row(group: Mapping[str, Any], value: Any, binned: bool) -> dict[str, Any]:
-    label = "not given" if value is None else numbers.count(value) if isinstance(value, int) else numbers.name(value)
-    if binned and value is not None and value > 1:
-        label = f"{numbers.count(value)} to {numbers.count(derived(2 * value - 1, f'{key_of(value)}/last', value))}"
-    rate = group["rate_at_tau"]
-    low, high = rate["interval"]
+def _times(repetitions: int | None, binned: bool) -> str:
+    if repetitions is None:
+        return "not given"
+    if not binned or repetitions < 2:
+        return numbers.count(repetitions)
+    last = derived(2 * repetitions - 1, f"{key_of(repetitions)}/last", repetitions)
+    return f"{numbers.count(repetitions)} to {numbers.count(last)}"
+
+
+def _named(split: str | None) -> str:
+    return "not given" if split is None else numbers.name(split)
+
+
+def _group_row(group: Rates, label: str) -> dict[str, Any]:
+    rate = group.rate_at_tau
+    low, high = rate.interval
     return {
         "label": label,
-        "examples": numbers.count(group["examples"]),
-        "greedy": numbers.rate(group["greedy_rate"]),
+        "examples": numbers.count(group.examples),
+        "greedy": numbers.rate(group.greedy_rate),
         "rate": numbers.rate(rate),
         "interval": f"{numbers.percent(low)} to {numbers.percent(high)}",
-        "at": round(100 * rate["rate"], 2),
+        "at": round(100 * rate.rate, 2),
         "low": round(100 * low, 2),
         "high": round(100 * high, 2),
     }

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from rote.analysis.coverage import character_maximum, spans
 from rote.analysis.rates import log_prob_bounds
-from rote.report.page.run import Passages, strongest_rows
+from rote.analysis.strongest import strongest_rows
 from rote.report.text import numbers
 from rote.report.text.near import near_facts
 from rote.report.text.spots import excerpt
 from rote.report.text.strip import LEVELS, strip
+from rote.store.run import RunView
+from rote.store.table import Row
 
 PASSAGES = 5
 
@@ -49,17 +48,17 @@ def safe(text: str) -> str:
     return numbers.literal(text).translate(_ACTED_UPON)
 
 
-def lanes(rows: pl.DataFrame, manifest: Mapping[str, Any]) -> list[Lane]:
+def lanes(run: RunView) -> list[Lane]:
     """The strip of a scan: verbatim and, where it was searched for, near-verbatim by the lower bound; else none."""
-    if manifest["kind"] != "scan" or not rows.height:
+    rows, length = run.rows, run.length if run.scanned else 0
+    if not length or not rows.height:
         return []
-    length = manifest["source"]["characters"]
-    found = [Lane("verbatim", character_maximum(*spans(rows), log_prob_bounds(rows)[0], length))]
-    if manifest["near"] is not None:
+    shown = [Lane("verbatim", character_maximum(*spans(rows), log_prob_bounds(rows)[0], length))]
+    if run.manifest.near is not None:
         with np.errstate(divide="ignore"):  # a lower bound of 0
             lower = np.log(rows["lower"].to_numpy())
-        found.append(Lane("near", character_maximum(*spans(rows), lower, length)))
-    return found
+        shown.append(Lane("near", character_maximum(*spans(rows), lower, length)))
+    return shown
 
 
 def legend(lane: Lane, tau: float) -> list[tuple[int, str]]:
@@ -68,32 +67,32 @@ def legend(lane: Lane, tau: float) -> list[tuple[int, str]]:
     return [(min(int(round(LEVELS * tick["left"] / 100, 2)), LEVELS - 1), tick["label"]) for tick in ticks]
 
 
-def legend_words(manifest: Mapping[str, Any], tau: float, bars: int) -> str:
+def legend_words(run: RunView, bars: int) -> str:
     """What a strip of so many bars shows, and what it leaves blank."""
-    length = manifest["source"]["characters"]
+    length = run.length
     each = numbers.counted(-(-length // min(bars, length)), "character")
-    blank = f"blank below τ = {tau:g} or not looked at"
+    blank = f"blank below τ = {run.summary.tau:g} or not looked at"
     words = f"0 to {numbers.count(length)} characters; a bar shows the highest probability within {each}, log scale, {blank}"
-    if near := manifest["near"]:
-        bound = "lower end of the interval" if near["method"] == "sample" else "lower bound"
-        words += f"; near: within {numbers.counted(near['tolerance'], 'edit')}, by the {bound}"
+    if near := run.manifest.near:
+        bound = "lower end of the interval" if near.method == "sample" else "lower bound"
+        words += f"; near: within {numbers.counted(near.tolerance, 'edit')}, by the {bound}"
     return f"{words}."
 
 
-def passages(rows: pl.DataFrame, manifest: Mapping[str, Any], tau: float, texts: Passages) -> list[Passage]:
+def passages(run: RunView) -> list[Passage]:
     """The most likely rows at or above tau, as many as a screen has room for; in a scan, none overlaps a stronger."""
-    found = strongest_rows(rows, math.log(tau), overlapping=manifest["kind"] == "score")[:PASSAGES]
-    return [_passage(row, manifest, texts) for row in found]
+    strongest = strongest_rows(run.rows, math.log(run.summary.tau), overlapping=not run.scanned)
+    return [_passage(row, run) for row in strongest[:PASSAGES]]
 
 
-def _passage(row: dict[str, Any], manifest: Mapping[str, Any], texts: Passages) -> Passage:
+def _passage(row: Row, run: RunView) -> Passage:
     facts = [f"p_z {numbers.probability(row['log_prob'])}", numbers.one_in(row["log_prob"])]
-    facts += [f"{name.lower()} {value}" for name, value in near_facts(row, manifest)[:1]]
-    if manifest["kind"] == "scan":
-        share = 100 * row["suffix_start"] / manifest["source"]["characters"]
+    facts += [f"{name.lower()} {value}" for name, value in near_facts(row, run.manifest.near)[:1]]
+    if run.scanned:
+        share = 100 * row["suffix_start"] / run.length
         facts.append(
             f"characters {numbers.count(row['suffix_start'])} to {numbers.count(row['suffix_end'])} ({share:.1f}%)"
         )
     else:  # last, because a name in a script from right to left turns what follows it
         facts.append(" ".join(safe(row["example_id"]).split()))
-    return Passage(", ".join(facts), safe(excerpt(texts[row][1])))
+    return Passage(", ".join(facts), safe(excerpt(run.texts[row][1])))

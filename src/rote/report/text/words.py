@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,32 +12,32 @@ from rote.report.text import numbers
 from rote.report.text.drawn import sample_facts, sampled_headline, sampled_lede, sampled_lines
 from rote.report.text.method import cost, numeric_doubt, parts_within
 from rote.report.text.spots import longest_sentence
+from rote.store.run import Finished
+from rote.store.summary import NearSummary
 
 GAPS = 0.05  # share of the text between suffixes from which on it must be said that it was not looked at
 EVEN = "0.5"  # the coverage threshold of a scan's headline
 
 
-def headline(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def headline(run: Finished) -> str:
     """The result in one sentence; for a scan how much comes out with even odds, else what reaches tau."""
-    tau = numbers.setting(summary["tau"])
-    if "rates" not in found:
-        return f"Nothing was measured: no {numbers.unit(manifest)} could be scored."
-    if "sampling" in manifest:
-        return sampled_headline(summary, found)
-    extracted, total = found["rates"]["rate_at_tau"]["count"], found["rates"]["examples"]
-    if manifest["kind"] == "score":
+    tau = numbers.setting(run.summary.tau)
+    if run.drawn:
+        return sampled_headline(run)
+    extracted, total = run.numbers.rates.rate_at_tau.count, run.numbers.rates.examples
+    if not run.scanned:
         if total == 1:
             return f"The only example {'can' if extracted else 'cannot'} be extracted at τ = {tau}."
         if not extracted:
             return f"None of {numbers.counted(total, 'example')} can be extracted at τ = {tau}."
         return f"{numbers.count(extracted)} of {numbers.counted(total, 'example')} can be extracted at τ = {tau}."
-    even = found.get("coverage", {}).get(EVEN)
-    if manifest["windows"].get("within"):  # chosen windows: what they come to is not the text's
-        suffix = numbers.counted(manifest["windows"]["suffix"], "token")  # begins with a number, so no capital letter
+    even = run.coverage.get(EVEN)
+    if run.within:  # chosen windows: what they come to is not the text's
+        suffix = numbers.counted(run.windows.suffix, "token")  # begins with a number, so no capital letter
         reached = f"{numbers.count(extracted)} of {numbers.counted(total, 'window')}"
         return f"{suffix} at a time, {reached} in the chosen places can be extracted at τ = {tau}."
-    if even and even["characters"]:
-        return f"{numbers.percent(even['share'])} of this text’s characters can be drawn out with even odds (p ≥ 50%)."
+    if even and even.characters:
+        return f"{numbers.percent(even.share)} of this text’s characters can be drawn out with even odds (p ≥ 50%)."
     if extracted:
         return (
             f"No whole suffix of this text comes out with even odds, but {numbers.count(extracted)} of its "
@@ -49,57 +47,52 @@ def headline(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Map
     return f"Nothing in this text was extracted: {windows} τ = {tau}."
 
 
-def lede(manifest: Mapping[str, Any], summary: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def lede(run: Finished) -> str:
     """What the headline means."""
-    dropped = summary["dropped"]
-    if "rates" not in found:
-        return (
-            f"{numbers.counted(dropped, numbers.unit(manifest))} dropped as too short."
-            if dropped
-            else "There were no rows."
-        )
-    if "sampling" in manifest:
-        return sampled_lede(summary, found)
-    rates, tau = found["rates"], numbers.setting(summary["tau"])
-    extracted = rates["rate_at_tau"]
-    if manifest["kind"] == "score":
-        low, high = extracted["interval"]
+    if run.drawn:
+        return sampled_lede(run)
+    rates, tau = run.numbers.rates, numbers.setting(run.summary.tau)
+    extracted = rates.rate_at_tau
+    if not run.scanned:
+        low, high = extracted.interval
         return (
             f"That is {numbers.rate(extracted)} of them (95% Wilson interval {numbers.percent(low)} to "
             f"{numbers.percent(high)}, taking the examples as a random sample). An example counts when one generation "
             f"from its prefix is exactly its suffix with probability {tau} or more. "
-            f"Greedy decoding gives back {numbers.rate(rates['greedy_rate'])}."
+            f"Greedy decoding gives back {numbers.rate(rates.greedy_rate)}."
         )
-    return _scan_lede(manifest, found, tau) + _gaps(manifest, summary)
+    return _scan_lede(run, tau) + _gaps(run)
 
 
-def _gaps(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
+def _gaps(run: Finished) -> str:
     """A warning where windows are so far apart that much of the text lies in no suffix, if nobody chose them so."""
-    looked_at = summary.get("looked_at")
-    if looked_at is None or manifest["windows"].get("within"):
+    looked_at = run.summary.looked_at
+    if looked_at is None or run.within:
         return ""
-    if looked_at["gaps"] <= GAPS * manifest["source"]["characters"]:
+    if looked_at.gaps <= GAPS * run.length:
         return ""
     return (
-        f" The windows’ suffixes lie in only {numbers.percent(looked_at['share'])} of the text’s characters; the others "
+        f" The windows’ suffixes lie in only {numbers.percent(looked_at.share)} of the text’s characters; the others "
         "were not looked at, and no share of the text can be larger than that. A smaller stride looks at more."
     )
 
 
-def _scan_lede(manifest: Mapping[str, Any], found: Mapping[str, Any], tau: str) -> str:
-    rates = found["rates"]
-    extracted = rates["rate_at_tau"]
-    windows, even = manifest["windows"], found.get("coverage", {}).get(EVEN)
-    prefix, suffix = numbers.counted(windows["prefix"], "token"), numbers.counted(windows["suffix"], "token")
+def _scan_lede(run: Finished, tau: str) -> str:
+    rates = run.numbers.rates
+    extracted = rates.rate_at_tau
+    windows, even = run.windows, run.coverage.get(EVEN)
+    prefix, suffix = numbers.counted(windows.prefix, "token"), numbers.counted(windows.suffix, "token")
     prompt = f"Prompted with {prefix} of the text, the model goes on with exactly the next {suffix}"
-    share = f"{numbers.count(extracted['count'])} of {numbers.counted(rates['examples'], 'window')} ({numbers.rate(extracted)})"
-    if even and even["characters"]:
+    share = (
+        f"{numbers.count(extracted.count)} of {numbers.counted(rates.examples, 'window')} ({numbers.rate(extracted)})"
+    )
+    if even and even.characters:
         return (
             f"{prompt}, with a probability of at least 50% per generation, in windows whose suffixes cover "
-            f"{numbers.count(even['characters'])} of the {numbers.count(manifest['source']['characters'])} characters. "
+            f"{numbers.count(even.characters)} of the {numbers.count(run.length)} characters. "
             f"At the threshold τ = {tau}, {share} count as extracted."
         )
-    if extracted["count"]:
+    if extracted.count:
         return f"{prompt} with a probability of {tau} or more in {share}."
     return (
         f"In no window does the model, prompted with {prefix} of the text, go on with exactly the next {suffix} "
@@ -107,30 +100,26 @@ def _scan_lede(manifest: Mapping[str, Any], found: Mapping[str, Any], tau: str) 
     )
 
 
-def provenance(
-    manifest: Mapping[str, Any], found: Mapping[str, Any], best: NDArray[np.float64] | None = None
-) -> list[tuple[str, str]]:
+def provenance(run: Finished, best: NDArray[np.float64] | None = None) -> list[tuple[str, str]]:
     """What the headline rests on and how sure it is, as (name, value).
 
     `best`, a scan's largest log p_z per character, tells how far the coverage would move with every log p_z.
     """
-    model = manifest["model"]
+    model = run.manifest.model
     facts = [
-        ("Model", f"{numbers.name(model['name'])}, weights {numbers.short(model.get('fingerprint'))}"),
-        ("Scheme", numbers.name(manifest["schemes"][0])),
-        ("BOS", numbers.bos(model["bos"], model.get("bos_token"))),
-        *sample_facts(manifest),
+        ("Model", f"{numbers.name(model.name)}, weights {numbers.short(model.fingerprint)}"),
+        ("Scheme", numbers.name(run.scheme)),
+        ("BOS", numbers.bos(model.bos, model.bos_token)),
+        *sample_facts(run),
     ]
-    if "rates" not in found:
-        return facts
-    rates, doubt = found["rates"], numeric_doubt(found["rates"], numbers.unit(manifest))
-    if manifest["kind"] == "score":
-        low, high = rates["rate_at_tau"]["interval"]
+    rates, doubt = run.numbers.rates, numeric_doubt(run.numbers.rates, run.unit)
+    if not run.scanned:
+        low, high = rates.rate_at_tau.interval
         interval = f"95% interval of the rate at τ: {numbers.percent(low)} to {numbers.percent(high)}."
         return [*facts, ("Uncertainty", f"{interval} {doubt}")]
-    doubt = f"{_choice(manifest)} {doubt}"
+    doubt = f"{_choice(run)} {doubt}"
     if best is not None:
-        tolerance = rates["near_tau"]["numeric_tolerance"]
+        tolerance = rates.near_tau.numeric_tolerance
         low, high = (
             derived(float((best >= math.log(float(EVEN)) + shift).mean()), f"doubt/{end}", tolerance)
             for end, shift in (("lower", tolerance), ("upper", -tolerance))
@@ -142,52 +131,47 @@ def provenance(
     return [*facts, ("Uncertainty", doubt)]
 
 
-def _choice(manifest: Mapping[str, Any]) -> str:
+def _choice(run: Finished) -> str:
     """Which of the text's windows a scan looked at."""
-    within = manifest["windows"].get("within")
-    if within is None:
+    if not run.within:
         return "The windows are all of this text’s at this stride, not a sample."
     return (
-        f"The windows are those that start in {numbers.counted(parts_within(manifest), 'chosen part')} of the text: the "
+        f"The windows are those that start in {numbers.counted(parts_within(run), 'chosen part')} of the text: the "
         "rates are theirs, not the text’s, and the rest of it was not looked at."
     )
 
 
-def near_sentence(manifest: Mapping[str, Any], near: Mapping[str, Any]) -> str:
+def near_sentence(run: Finished, near: NearSummary) -> str:
     """What the search for near-verbatim outputs came to, in one line."""
-    options, verdicts, unlocked = manifest["near"], near["verdicts"], near["unlocked"]
-    unit, tau = numbers.unit(manifest), numbers.setting(near["tau"])
-    certainty = "95% intervals, not certified" if options["method"] == "sample" else "certified"
+    options, verdicts, evals = run.search, near.verdicts, near.token_evals.mean or 0
+    unit, tau = run.unit, numbers.setting(near.tau)
+    certainty = "95% intervals, not certified" if options.method == "sample" else "certified"
     return (
-        f"within {numbers.counted(options['tolerance'], 'edit')} ({options['distance']}), "
+        f"within {numbers.counted(options.tolerance, 'edit')} ({options.distance}), "
         f"{numbers.counted(verdicts['extractable'], unit)} {'reaches' if verdicts['extractable'] == 1 else 'reach'} "
         f"τ = {tau} ({certainty}), "
-        f"{numbers.count(verdicts['undecided'])} undecided; {numbers.count(unlocked['count'])} that verbatim probability "
-        f"misses. {numbers.count(round(near['token_evals']['mean']))} token evaluations per {unit} ({options['method']})."
+        f"{numbers.count(verdicts['undecided'])} undecided; {numbers.count(near.unlocked.count)} that verbatim probability "
+        f"misses. {numbers.count(round(evals))} token evaluations per {unit} ({options.method})."
     )
 
 
-def summary_lines(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> list[str]:
+def summary_lines(run: Finished) -> list[str]:
     """The run's headline numbers for a terminal, a line each, under the manifest's first scheme."""
-    found = summary["schemes"].get(manifest["schemes"][0], {})
-    lines = [headline(manifest, summary, found), lede(manifest, summary, found), ""]
-    rows = provenance(manifest, found)
-    if "sampling" in manifest and "rates" in found:
-        lines += sampled_lines(summary, found)
-    elif "rates" in found:
-        named = {"greedy": "greedy_rate", f"at {summary['tau']:g}": "rate_at_tau", "at 0.0001": "rate_at_0.0001"}
-        named["maximum"] = "maximum_rate"
-        rates = [f"{name} {numbers.rate(found['rates'][key])}" for name, key in named.items()]
-        rows.insert(0, ("Rates", ", ".join(rates)))
-    if "coverage" in found:
-        shares = [
-            f"at {numbers.threshold(float(p))} {numbers.percent(c['share'])}" for p, c in found["coverage"].items()
-        ]
+    lines = [headline(run), lede(run), ""]
+    rows = provenance(run)
+    if run.drawn:
+        lines += sampled_lines(run)
+    else:
+        names = ("greedy", f"at {run.summary.tau:g}", "at 0.0001", "maximum")
+        named = zip(names, run.numbers.rates.named.values(), strict=True)
+        rows.insert(0, ("Rates", ", ".join(f"{name} {numbers.rate(rate)}" for name, rate in named)))
+    if run.scanned:
+        shares = [f"at {numbers.threshold(float(p))} {numbers.percent(c.share)}" for p, c in run.coverage.items()]
         rows.insert(1, ("Coverage", ", ".join(shares)))
-    if found.get("longest"):
-        rows.insert(2, ("Longest", longest_sentence(manifest, found)))
-    if "near" in found:
-        rows.insert(0, ("Near", near_sentence(manifest, found["near"])))
-    rows.append(("Cost", cost(summary, numbers.unit(manifest))))
-    rows += [("Warning", numbers.literal(warning)) for warning in summary.get("warnings", [])]
+    if run.numbers.longest:
+        rows.insert(2, ("Longest", longest_sentence(run)))
+    if run.numbers.near is not None:
+        rows.insert(0, ("Near", near_sentence(run, run.numbers.near)))
+    rows.append(("Cost", cost(run)))
+    rows += [("Warning", numbers.literal(warning)) for warning in run.summary.warnings]
     return lines + [f"{name.lower():<12}{value}" for name, value in rows]

@@ -1,0 +1,39 @@
+"""Which rows of a score table stand first: the likeliest ones, and the strongest passages among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from rote.analysis.rates import log_prob_bounds
+
+PASSAGES = 10
+"""Strongest passages that are told apart, at most."""
+
+
+def by_likelihood(rows: pl.DataFrame) -> list[int]:
+    """The rows' places in the table, the likeliest first; what was stopped early comes last."""
+    lower = log_prob_bounds(rows)[0]
+    order: list[int] = np.lexsort((np.arange(rows.height), -lower)).tolist()
+    return order
+
+
+def strongest_rows(rows: pl.DataFrame, floor: float, *, overlapping: bool) -> list[dict[str, Any]]:
+    """The most likely rows whose log p_z is at least `floor`, each with its place in the table as `row`.
+
+    Unless `overlapping`, none whose suffix overlaps a more likely one's.
+    """
+    if not rows.height:
+        return []
+    places = rows.select("log_prob", "suffix_start", "suffix_end").with_row_index("row")
+    extracted = places.filter(pl.Series(log_prob_bounds(rows)[0] >= floor))
+    order = extracted.sort("log_prob", "suffix_start", "row", descending=[True, False, False], nulls_last=True)
+    chosen: list[tuple[int, int, int]] = []
+    for row, start, end in order.select("row", "suffix_start", "suffix_end").iter_rows():
+        if overlapping or all(end <= other_start or start >= other_end for _, other_start, other_end in chosen):
+            chosen.append((row, start, end))
+        if len(chosen) == PASSAGES:
+            break
+    return [{"row": row, **rows.row(row, named=True)} for row, _, _ in chosen]

@@ -1,0 +1,91 @@
+"""Handles on what a folder holds, with what can be done with it: `rote.open`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rote.jobs.progress import Progress
+from rote.store import open as stores
+from rote.store.comparison import StoredComparison
+from rote.store.reconstruction import StoredReconstruction
+from rote.store.run import StoredRun
+from rote.store.sweep import StoredSweep
+
+if TYPE_CHECKING:
+    from rote.jobs.export import Exported, Format
+    from rote.jobs.figures import Drawn
+    from rote.report.figures.mpl.draw import FileFormat, Style
+
+
+class _Handle:
+    """What can be done with every folder, whatever it holds."""
+
+    folder: Path
+
+    def report(self, *, progress: Progress | None = None) -> Path:
+        """Write report.html from what the folder holds, and return its path."""
+        from rote.jobs.report import report
+
+        return report(self, progress=progress)  # type: ignore[arg-type]  # every handle is something stored
+
+    def figures(
+        self,
+        *,
+        out: str | Path | None = None,
+        format: FileFormat = "svg",
+        style: Style = "paper",
+        scheme: str | None = None,
+        progress: Progress | None = None,
+    ) -> Drawn:
+        """Draw every figure; see `rote.figures`."""
+        from rote.jobs.figures import figures
+
+        return figures(self.folder, out=out, format=format, style=style, scheme=scheme, progress=progress)
+
+    def export(
+        self, to: Format, *, out: str | Path | None = None, scheme: str = "all", progress: Progress | None = None
+    ) -> Exported:
+        """Write its table for other programs; see `rote.export`."""
+        from rote.jobs.export import export
+
+        return export(self.folder, to, out=out, scheme=scheme, progress=progress)
+
+
+@dataclass(frozen=True)
+class Run(_Handle, StoredRun):
+    """A run: scanned windows or scored examples. `scores` has one row per example and scheme."""
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Run:
+        """A finished or unfinished run; anything else is an error that says what it is."""
+        return cls(stores.open_run(folder).folder)
+
+
+@dataclass(frozen=True)
+class Sweep(_Handle, StoredSweep):
+    """A sweep over schemes, prompt lengths and suffix lengths; `result` is sweep.json."""
+
+
+@dataclass(frozen=True)
+class SavedComparison(_Handle, StoredComparison):
+    """A comparison that was written to a folder; `result` is comparison.json."""
+
+
+@dataclass(frozen=True)
+class Reconstruction(_Handle, StoredReconstruction):
+    """A text that a model wrote on, and its comparison with the truth."""
+
+
+def open(folder: str | Path) -> Run | Sweep | SavedComparison | Reconstruction:
+    """What a folder holds, finished or not: a run, a sweep, a comparison or a reconstruction."""
+    match stores.open(folder):
+        case StoredRun(folder=path):
+            return Run(path)
+        case StoredSweep(folder=path):
+            return Sweep(path)
+        case StoredComparison(folder=path):
+            return SavedComparison(path)
+        case StoredReconstruction(folder=path):
+            return Reconstruction(path)

@@ -1,0 +1,46 @@
+"""`report`: the page of what a folder holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rote.analysis.similarity import Similarity, similarity
+from rote.jobs.progress import Progress, quiet
+from rote.report.page.reconstruction import render_reconstruction
+from rote.report.page.run import render_run
+from rote.report.page.sweep import render_sweep
+from rote.store.comparison import StoredComparison
+from rote.store.files import write_whole
+from rote.store.open import Stored
+from rote.store.reconstruction import StoredReconstruction
+from rote.store.run import StoredRun
+from rote.store.sweep import StoredSweep
+
+
+def report(stored: Stored, *, progress: Progress | None = None) -> Path:
+    """Write report.html from what a folder holds, and return its path."""
+    tell = progress or quiet
+    match stored:
+        case StoredRun():
+            return write_page(stored.folder, render_run(stored.view, lambda done, total: tell("page", done, total)))
+        case StoredSweep():
+            return write_page(stored.folder, render_sweep(stored.result, stored.runs()))
+        case StoredReconstruction():
+            truth = stored.truth if stored.summary.truth else None  # an unfinished one is refused by its summary
+            compared = None if truth is None else similarity(truth, stored.text, seed=stored.seed)
+            return report_reconstruction(stored, compared)
+        case StoredComparison():
+            from rote.jobs.compare import compare_again
+
+            return write_page(stored.folder, compare_again(stored).page())
+
+
+def report_reconstruction(written: StoredReconstruction, compared: Similarity | None) -> Path:
+    """The page of a reconstruction, once it is compared with the truth."""
+    page = render_reconstruction(written.manifest, written.summary, written.seed, written.text, compared)
+    return write_page(written.folder, page)
+
+
+def write_page(folder: Path, page: str) -> Path:
+    write_whole(folder / "report.html", page.encode("utf-8", "replace"))
+    return folder / "report.html"

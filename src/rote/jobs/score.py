@@ -1,0 +1,117 @@
+"""`score`: given examples, scored."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from rote.decoding import Scheme
+from rote.errors import InputError
+from rote.extraction.near.search import Near
+from rote.extraction.verbatim import BatchSize
+from rote.jobs.engine import Job, check_job, complete, manifest_of
+from rote.jobs.open import Run
+from rote.jobs.progress import Progress, quiet
+from rote.models.base import LogitModel
+from rote.store.files import digest, line
+from rote.store.manifest import Sampling, Source, SweptLengths
+from rote.store.run import StoredExample
+from rote.tokens import Example
+
+
+def score(
+    examples: Sequence[Example],
+    model: LogitModel,
+    *,
+    out: str | Path,
+    name: str = "examples",
+    schemes: Sequence[Scheme] = (Scheme(),),
+    tau: float = 1e-3,
+    stop_early: bool = False,
+    near: Near | None = None,
+    batch_size: BatchSize = "auto",
+    progress: Progress | None = None,
+) -> Run:
+    """Score given examples and write a run folder, as `scan` does for windows."""
+    job = Job(model, examples, schemes, tau, stop_early, near, batch_size)
+    return score_examples(job, out=out, name=name, progress=progress)
+
+
+def score_examples(
+    job: Job,
+    *,
+    out: str | Path,
+    name: str,
+    sampling: Sampling | None = None,
+    sweep: SweptLengths | None = None,
+    progress: Progress | None = None,
+) -> Run:
+    """The same, with what else decided these examples: how they were drawn, or which part of a sweep they are."""
+    examples, tokenizer = job.examples, job.model.tokenizer
+    if not examples:
+        raise InputError(f"{name} holds no examples.")
+    twice = next((key for key, times in Counter(e.id for e in examples).items() if times > 1), None)
+    if twice is not None:
+        raise InputError(f"{name} has more than one example with the id {twice!r}; give every example its own id.")
+    check_job(job)  # first: ids may be past the tokenizer's
+    shown = [_shown(example, tokenizer) for example in examples]
+    lines = b"".join(map(line, shown))
+    if tokenizer is not None:
+        ends = decoded_ends(tokenizer, [(e.suffix, one.suffix_text) for e, one in zip(examples, shown, strict=True)])
+        job = replace(job, examples=[replace(e, token_ends=end) for e, end in zip(examples, ends, strict=True)])
+    ids = json.dumps([[e.id, e.prefix, e.suffix, dict(e.metadata)] for e in examples], sort_keys=True)
+    source = Source(
+        name=name,
+        sha256=digest(ids),
+        text_sha256=digest(lines.decode("utf-8", "surrogatepass")),
+        examples=len(examples),
+    )
+    manifest = manifest_of(job, source, sampling=sampling, sweep=sweep)
+    return complete(Path(out), manifest, {"examples.jsonl": lines}, job, progress or quiet)
+
+
+def decoded_ends(tokenizer: Any, suffixes: Iterable[tuple[Sequence[int], str]]) -> Iterator[tuple[int, ...]]:
+    """For each (tokens, their text): where in the text each token ends; one with part of a character may be empty.
+
+    Most tokenizers decode token by token; where the pieces do not add up to the text, the first tokens are decoded
+    together, one more each time, and what they share with the text counts.
+    """
+    alone: dict[int, str] = {}
+    for tokens, text in suffixes:
+        for token in tokens:
+            if token not in alone:
+                alone[token] = str(tokenizer.decode([token]))
+        if "".join(alone[token] for token in tokens) == text:
+            yield tuple(accumulate(len(alone[token]) for token in tokens))
+            continue
+        ends = [_shared(str(tokenizer.decode(list(tokens[:count]))), text) for count in range(1, len(tokens))]
+        yield tuple(accumulate([*ends, len(text)], max))
+
+
+def _shared(beginning: str, text: str) -> int:
+    """How many characters the two have in common from the start."""
+    return next(
+        (i for i, (one, other) in enumerate(zip(beginning, text, strict=False)) if one != other),
+        min(len(beginning), len(text)),
+    )
+
+
+def _shown(example: Example, tokenizer: Any) -> StoredExample:
+    """An example for the reader: its ids, and their text where a tokenizer is at hand (for display only)."""
+
+    def decode(ids: Sequence[int]) -> str:
+        return str(tokenizer.decode(list(ids))) if tokenizer is not None and ids else " ".join(map(str, ids))
+
+    return StoredExample(
+        id=example.id,
+        prefix=list(example.prefix),
+        suffix=list(example.suffix),
+        prefix_text=decode(example.prefix),
+        suffix_text=decode(example.suffix),
+        metadata=dict(example.metadata),
+    )

@@ -1,0 +1,57 @@
+"""What a folder holds: a run, a sweep, a comparison or a reconstruction. Decided here and nowhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from rote.errors import RunError
+from rote.store.comparison import StoredComparison
+from rote.store.files import read_json
+from rote.store.reconstruction import StoredReconstruction
+from rote.store.run import StoredRun
+from rote.store.sweep import StoredSweep
+
+Kind = Literal["run", "sweep", "comparison", "reconstruction"]
+Stored = StoredRun | StoredSweep | StoredComparison | StoredReconstruction
+
+
+def kind_of(folder: str | Path) -> Kind:
+    """What a folder holds; a RunError where it is none of Rote's."""
+    path = Path(folder)
+    if not path.is_dir():
+        raise RunError(f"there is no folder {folder}; give the --out of a finished run.")
+    if (path / "comparison.json").is_file():
+        return "comparison"
+    if (path / "sweep.json").is_file():
+        return "sweep"
+    if not (path / "manifest.json").is_file():
+        raise RunError(f"{folder} has no manifest.json, so it is not a run folder; give the --out of a rote scan.")
+    return "reconstruction" if read_json(path / "manifest.json").get("kind") == "reconstruct" else "run"
+
+
+def open(folder: str | Path) -> Stored:
+    """What a folder holds, finished or not, as its type."""
+    path = Path(folder)
+    match kind_of(folder):
+        case "run":
+            return StoredRun(path)
+        case "sweep":
+            return StoredSweep(path)
+        case "comparison":
+            return StoredComparison(path)
+        case "reconstruction":
+            return StoredReconstruction(path)
+
+
+def open_run(folder: str | Path) -> StoredRun:
+    """A finished or unfinished run; anything else is an error that says what it is."""
+    kind = kind_of(folder)
+    if kind == "run":
+        return StoredRun(Path(folder))
+    if kind == "sweep":
+        parts = sorted(path.parent for path in Path(folder).glob("prefix-*/manifest.json"))
+        raise RunError(f"{folder} holds a sweep; give one of its runs, such as {parts[0] if parts else 'prefix-50'}.")
+    if kind == "comparison":
+        raise RunError(f"{folder} holds a comparison, which has no scores of its own; give one of the runs it names.")
+    raise RunError(f"{folder} holds a reconstruction, which has no scores; `rote report` shows it.")
