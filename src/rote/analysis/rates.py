@@ -97,9 +97,9 @@ def rates_by(
 ) -> list[RepetitionRates] | list[SplitRates]:
     """The `rates` of each group of rows that share a value of `key`, ascending, each with that value under `key`.
 
-    `limits` are the options of `rates`. `of` may be another function like it, as for rows that were drawn document by document. Rows without a value
-    form a last group whose value is None, so the groups' examples add up to the table's. The list is empty where no row
-    has a value.
+    `limits` are the options of `rates`. `of` may be another function like it, as for rows that were drawn document by
+    document. Rows without a value form a last group whose value is None, so the groups' examples add up to the table's.
+    The list is empty where no row has a value.
     """
     if key not in ("repetitions", "split"):
         raise InputError(f"rates can be grouped by 'repetitions' or 'split', not by {key!r}.")

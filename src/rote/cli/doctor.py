@@ -13,7 +13,7 @@ from rote.cli.screen import app, messages, print_json
 @app.command(epilog="Example: rote doctor")
 def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
     """What is installed, which devices there are, which extras are missing and how to get them."""
-    from rote.doctor import examine
+    from rote.jobs.doctor import examine
 
     with messages.status("looking around"):
         found = examine()

@@ -121,7 +121,7 @@ def print_json(content: Any) -> None:
     """Declared content as a file of the run would have it."""
     from rote.store.files import plain
 
-    print(json.dumps(plain(content), indent=1, ensure_ascii=False))
+    print(json.dumps(plain(content), indent=1, ensure_ascii=False, allow_nan=False))
 
 
 def print_strip(out: Console, run: RunView) -> None:

@@ -58,8 +58,8 @@ def reconstruct(
     The folder `out` gets every chunk as soon as it is written; one that holds part of this text is continued. White
     space at the seed's end is dropped: it would be half of a token. `tokens`: how long the text gets, seed included;
     without it the truth's tokens and 5% more. `context_tokens`: 3000, or what the model takes. The other options are
-    those of `rote.extraction.text.reconstruct.Writing`; `beams=1` is greedy. The truth decides nothing that is generated, so
-    it may be given later, or another one.
+    those of `rote.extraction.text.reconstruct.Writing`; `beams=1` is greedy. The truth decides nothing that is
+    generated, so it may be given later, or another one.
     """
     tell = progress or quiet
     _refuse_surrogates(seed=seed, truth=truth or "")

@@ -1,10 +1,10 @@
 """Numbers and names that remember where they come from, so that every result on a page can be checked against the run.
 
 A summary, a manifest or a row that went through `keyed` holds floats, ints and strings that know their place in it
-(`summary/schemes/greedy/rates/examples`). The functions of `rote.report.text.numbers` print such a one with marks around it,
-sentences carry the marks along like any other text, and `marked` turns them into elements with a `data-key`. A number
-that was computed from others on the way has lost its key: `derived` gives it one of its own, where the others have
-one. What has none is found on the page by the tests, which say so.
+(`summary/schemes/greedy/rates/examples`). The functions of `rote.report.text.numbers` print such a one with marks
+around it, sentences carry the marks along like any other text, and `marked` turns them into elements with a `data-key`.
+A number that was computed from others on the way has lost its key: `derived` gives it one of its own, where the others
+have one. What has none is found on the page by the tests, which say so.
 """
 
 from __future__ import annotations

@@ -99,8 +99,9 @@ def plain(content: Any) -> Any:
 
 
 def pretty(content: Any) -> bytes:
-    """Declared content as the lines of a JSON file."""
-    return (json.dumps(plain(content), indent=1, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+    """Declared content as the lines of a JSON file. A number that is none is an error: JSON has no word for it."""
+    text = json.dumps(plain(content), indent=1, ensure_ascii=False, allow_nan=False)
+    return (text + "\n").encode("utf-8", "surrogatepass")
 
 
 def line(content: Any) -> bytes:
@@ -123,7 +124,8 @@ def read_declared(path: Path, kind: type[Declared], again: str) -> Declared:
     """A JSON file as the type that it was written from; one of another format, or damaged, is refused."""
     content = read_json(path, again)
     if (found := content.get("format")) != FORMAT:
-        raise RunError(f"{path} has format {found}, but this version of Rote reads format {FORMAT}. {again}")
+        said = "names no format" if found is None else f"has format {found!r}"
+        raise RunError(f"{path} {said}, but this version of Rote reads format {FORMAT}. {again}")
     return declared(content, kind, path, again)
 
 

@@ -153,13 +153,14 @@ def refuse_other_model(before: ModelIdentity, now: ModelIdentity, folder: str, *
             )
 
 
-def refuse_if_different(
-    stored: Manifest | ReconstructionManifest, asked: Manifest | ReconstructionManifest, folder: str
-) -> None:
-    """Raise a RunError that names every field in which the stored run and the asked one differ."""
+def refuse_if_different(stored: Mapping[str, Any], asked: Manifest | ReconstructionManifest, folder: str) -> None:
+    """Raise a RunError that names every field in which the stored run and the asked one differ.
+
+    `stored` is what manifest.json says, whatever made it: another version, or another kind of command.
+    """
     differing = [
         f"{key}: the folder has {_shown(before)}, this command {_shown(now)}"
-        for key, before, now in _differing(plain(stored), plain(asked))
+        for key, before, now in _differing(stored, plain(asked))
     ]
     if differing:
         raise RunError(

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from rote.errors import RunError
 from rote.extraction.text.reconstruct import Chunk
 from rote.models.base import ModelIdentity
@@ -159,12 +161,11 @@ class StoredReconstruction:
         chunks: list[StoredChunk] = []
         whole = path.read_bytes().split(b"\n")[:-1]
         for number, entry in enumerate(whole):
-            again = f"Delete line {number + 1} of it and all lines after it, then run the same command again."
             try:
-                chunk = declared(json.loads(entry), StoredChunk, path, again)
+                chunk = msgspec.convert(json.loads(entry), StoredChunk)
                 if chunk.chunk != number:
                     raise ValueError("it is not the chunk that should stand there")
-            except (ValueError, RunError) as error:
+            except (ValueError, msgspec.ValidationError) as error:
                 if number == len(whole) - 1:
                     break
                 raise RunError(
@@ -194,7 +195,7 @@ def begin(folder: Path, manifest: ReconstructionManifest, seed: Seed) -> None:
     make_folder(folder)
     stored = StoredReconstruction(folder)
     if (folder / "manifest.json").is_file():
-        refuse_if_different(stored.manifest, manifest, str(folder))
+        refuse_if_different(read_json(folder / "manifest.json"), manifest, str(folder))
     else:
         for name in ("chunks.jsonl", "generated.txt", "summary.json", "report.html", "truth.txt"):
             if (folder / name).exists():

@@ -13,7 +13,7 @@ import polars as pl
 
 from rote.errors import RunError
 from rote.extraction.verbatim import Verbatim
-from rote.store.files import declared, digest, make_folder, pretty, read_declared, write_whole
+from rote.store.files import declared, digest, make_folder, pretty, read_declared, read_json, write_whole
 from rote.store.manifest import Manifest, NearSearch, Windows, refuse_if_different
 from rote.store.summary import Coverage, SchemeNumbers, Summary
 from rote.store.table import EMPTY, NearColumns, Row, ShardFacts, read_facts, read_shard, write_shard
@@ -232,7 +232,7 @@ def begin(folder: Path, manifest: Manifest, *, content: Mapping[str, bytes]) -> 
     """
     make_folder(folder / "scores")
     if (folder / "manifest.json").is_file():
-        refuse_if_different(StoredRun(folder).manifest, manifest, str(folder))
+        refuse_if_different(read_json(folder / "manifest.json"), manifest, str(folder))
     else:
         _refuse_foreign(folder, content)
     for name, data in content.items():

@@ -81,7 +81,8 @@ def tolerance(run: Finished, tau: float, rows: pl.DataFrame) -> Figure:
         name="tolerance",
         title="Rate by tolerance",
         caption=sentences(
-            f"Share of {numbers.counted(rows.height, unit)} with an output within so many edits at τ = {tau:g} or more. "
+            f"Share of {numbers.counted(rows.height, unit)} with an output within so many edits at τ = {tau:g} or "
+            "more. "
             + ("The band reaches up to what could not be excluded. " if layers[0].kind == "band" else "")
             + "Whiskers: 95% intervals, undecided included"
             + (", too narrow where windows overlap." if run.scanned else "."),
@@ -135,8 +136,8 @@ def unlocked(run: Finished, tau: float, rows: pl.DataFrame) -> Figure | None:
         name="unlocked",
         title="What only tolerance unlocks",
         caption=sentences(
-            f"Each point is one {unit}. Tolerance unlocks {numbers.count(gained)} of them: p_z is below τ = {tau:g}, the "
-            f"{bound.lower()} is not.{found.said}",
+            f"Each point is one {unit}. Tolerance unlocks {numbers.count(gained)} of them: p_z is below τ = {tau:g}, "
+            f"the {bound.lower()} is not.{found.said}",
             f"On the left edge {on_edge}." if on_edge else "",
             f"{numbers.counted(each.height - drawn.height, unit)} with a bound below {floor:g}: not drawn."
             if drawn.height < each.height

@@ -30,8 +30,8 @@ def reconstruction_figures(manifest: ReconstructionManifest, summary: Reconstruc
             title="Where the text follows the true one",
             caption=sentences(
                 f"The true text in {numbers.counted(parts.height, 'part')} of equal length; the height is the share of "
-                f"each one's words that lie in matching blocks, {numbers.percent(whole)} of all. The blocks are those of "
-                "one alignment of the two texts; the seed is left out.",
+                f"each one's words that lie in matching blocks, {numbers.percent(whole)} of all. The blocks are those "
+                "of one alignment of the two texts; the seed is left out.",
                 made_with(manifest.model, f"written by {how}"),
             ),
             x=Axis("Word of the true text", format="count", limits=(0.0, last)),

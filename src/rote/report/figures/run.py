@@ -198,8 +198,8 @@ def prompts(run: Finished, rows: pl.DataFrame) -> Figure | None:
         name="prompts",
         title="How many prompts it takes",
         caption=sentences(
-            f"Share of {numbers.counted(rows.height, unit)} that come at least once in n generations with probability p "
-            "or more.",
+            f"Share of {numbers.counted(rows.height, unit)} that come at least once in n generations with probability "
+            "p or more.",
             f"Whiskers: 95% intervals at p = {numbers.threshold(_WHISKERS)}." if sampled else "",
             stopped_sentence(int(rows["stopped"].sum()), unit, "curves end where they leave the share open")
             if ends

@@ -19,8 +19,14 @@ from rote.report.keys import keyed, mark, marked, plain
 from rote.report.page.pack import Packed
 from rote.report.text import numbers
 
-SCRIPTS = ("numbers", "data", "axis", "layers", "pointer", "plot", "prompts", "strip", "reader", "table", "start")
-"""The parts of the page's script, in order; each is a file of plain functions that see the ones before."""
+SCRIPTS = (
+    "odds", "numbers", "elements", "data", "rows", "download",
+    "svg", "axis", "ticks", "area", "layers", "legend", "targets", "tip", "pointer", "prompts", "slider", "plot",
+    "figures",
+    "strip", "cursor", "text", "shading", "tokens", "variants", "passage", "reader", "table", "start",
+)  # fmt: skip
+"""The parts of the page's script, in order: each is a file of plain functions that all parts see, and of constants that
+the ones after it see."""
 
 TABLE_ROWS = 200
 """Rows of a plot's table that the page prints."""

@@ -141,8 +141,8 @@ def _early_stop(run: Finished) -> str:
         return f"on, but no {unit} was given up: every one was scored to its last token"
     were = "was" if stopped == 1 else "were"
     return (
-        f"on: {numbers.counted(stopped, unit)} {were} given up as soon as certain to end below τ. Of these only an upper "
-        "bound on p_z is known, so a rate that counts anything below τ is printed as a range"
+        f"on: {numbers.counted(stopped, unit)} {were} given up as soon as certain to end below τ. Of these only an "
+        "upper bound on p_z is known, so a rate that counts anything below τ is printed as a range"
     )
 
 

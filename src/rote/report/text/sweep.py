@@ -44,8 +44,8 @@ def lede(sweep: SweepResult) -> list[str]:
     first = longest[0]
     low, high = first.rates.rate_at_tau.interval
     sentences = [
-        f"That is under {numbers.name(first.scheme)}; 95% Wilson interval {numbers.percent(low)} to {numbers.percent(high)}. "
-        f"Greedy decoding gives back {numbers.rate(first.rates.greedy_rate)}."
+        f"That is under {numbers.name(first.scheme)}; 95% Wilson interval {numbers.percent(low)} to "
+        f"{numbers.percent(high)}. Greedy decoding gives back {numbers.rate(first.rates.greedy_rate)}."
     ]
     if len(longest) > 1:
         ordered = sorted(longest, key=lambda point: float(point.rates.rate_at_tau.rate))

@@ -72,7 +72,8 @@ def legend_words(run: RunView, bars: int) -> str:
     length = run.length
     each = numbers.counted(-(-length // min(bars, length)), "character")
     blank = f"blank below τ = {run.summary.tau:g} or not looked at"
-    words = f"0 to {numbers.count(length)} characters; a bar shows the highest probability within {each}, log scale, {blank}"
+    shown = f"a bar shows the highest probability within {each}, log scale, {blank}"
+    words = f"0 to {numbers.count(length)} characters; {shown}"
     if near := run.manifest.near:
         bound = "lower end of the interval" if near.method == "sample" else "lower bound"
         words += f"; near: within {numbers.counted(near.tolerance, 'edit')}, by the {bound}"

@@ -150,8 +150,8 @@ def near_sentence(run: Finished, near: NearSummary) -> str:
         f"within {numbers.counted(options.tolerance, 'edit')} ({options.distance}), "
         f"{numbers.counted(verdicts['extractable'], unit)} {'reaches' if verdicts['extractable'] == 1 else 'reach'} "
         f"τ = {tau} ({certainty}), "
-        f"{numbers.count(verdicts['undecided'])} undecided; {numbers.count(near.unlocked.count)} that verbatim probability "
-        f"misses. {numbers.count(round(evals))} token evaluations per {unit} ({options.method})."
+        f"{numbers.count(verdicts['undecided'])} undecided; {numbers.count(near.unlocked.count)} that verbatim "
+        f"probability misses. {numbers.count(round(evals))} token evaluations per {unit} ({options.method})."
     )
 
 

@@ -1,4 +1,4 @@
-// The layers of a plot, each as one or a few paths, and the legend that says which is which.
+// The layers of a plot, each as one or a few paths.
 
 // Cells reach a little under their neighbours: edges that meet would let the page shine through.
 const OVERLAP = 0.6;
@@ -15,6 +15,16 @@ function dashOf(layer) {
   return layer.colour === null ? "" : DASHES[layer.colour % COLOURS];
 }
 
+/** Whether the colours have been used up once: then a line has markers too. */
+function isRepeated(layer) {
+  return layer.colour !== null && layer.colour >= COLOURS;
+}
+
+/** How many times the colours have been used up. */
+function roundOf(layer) {
+  return Math.floor(layer.colour / COLOURS);
+}
+
 /** Calls `each` with the row and its numbers, in the order of `names`; a row with a number missing is not drawn. */
 function eachRow(layer, names, each) {
   const columns = names.map((name) => layer.data[name]);
@@ -26,7 +36,6 @@ function eachRow(layer, names, each) {
 
 const DRAW = {
   line(group, plot, layer) {
-    const again = layer.colour !== null && layer.colour >= COLOURS; // the colours have been used up once: markers too
     let [path, markers, last, joined] = ["", "", -Infinity, false];
     layer.data.x.forEach((x, row) => {
       const y = layer.data.y[row];
@@ -37,9 +46,9 @@ const DRAW = {
       const [px, py] = [plot.area.px(x), plot.area.py(y)];
       path += `${joined ? "L" : "M"}${round(px)} ${round(py)}`;
       joined = true;
-      if (!again || px - last < 90) return;
+      if (!isRepeated(layer) || px - last < 90) return;
       last = px;
-      markers += markerPath(Math.floor(layer.colour / COLOURS), px, py, 4);
+      markers += markerPath(roundOf(layer), px, py, 4);
     });
     add(group, "path", { class: "line", d: path, "stroke-dasharray": dashOf(layer) });
     if (markers) add(group, "path", { class: "marker", d: markers });
@@ -174,83 +183,4 @@ function drawMarkers(group, kind, path, radius, more) {
   const shape = kind === 0 ? "dots" : kind >= 5 ? "strokes" : "marker";
   const element = add(group, "path", { class: shape + more, d: path });
   if (kind === 0) element.setAttribute("stroke-width", 2 * radius);
-}
-
-// --- the legend
-
-function drawLegend(plot) {
-  const items = new Map();
-  const rules = plot.layers.filter((layer) => layer.kind === "rule");
-  for (const layer of plot.layers) {
-    if (!layer.label) continue;
-    const key = `${layer.label} ${layer.colour}`;
-    items.set(key, [...(items.get(key) ?? []), layer]);
-  }
-  plot.legend.replaceChildren(
-    ...[...items.values()].map((layers) => {
-      const key = legendKey([...plot.layers.filter((layer) => goesWith(layer, layers[0])), ...layers], rules);
-      return make("li", {}, key, make("span", {}, ...typeset(layers[0].label)));
-    }),
-  );
-  if (plot.figure.colour && plot.layers.some((layer) => layer.kind === "cells")) plot.legend.append(colourScale(plot));
-  plot.legend.hidden = !plot.legend.childElementCount;
-}
-
-/** Whether a layer without a label is part of a series that has one: the line through its dots, or its whiskers. */
-function goesWith(layer, series) {
-  const kinds = ["line", "points", "interval"];
-  return (
-    !layer.label &&
-    layer.colour === series.colour &&
-    layer.kind !== series.kind &&
-    kinds.includes(layer.kind) &&
-    kinds.includes(series.kind)
-  );
-}
-
-/** A small picture of how a series is drawn. */
-function legendKey(layers, rules) {
-  const svg = document.createElementNS(SVG, "svg");
-  set(svg, { class: "legend-key", viewBox: "0 0 28 14", "aria-hidden": "true" });
-  for (const layer of layers) {
-    const group = add(svg, "g", { class: `${seriesClass(layer)} ${layer.live ? "live" : ""}` });
-    const kind = markerOf(layer);
-    if (layer.kind === "line" || layer.kind === "step") {
-      add(group, "path", { class: "line", d: "M0 7H28", "stroke-dasharray": dashOf(layer) });
-      if (layer.colour !== null && layer.colour >= COLOURS)
-        add(group, "path", { class: "marker", d: markerPath(Math.floor(layer.colour / COLOURS), 14, 7, 4) });
-    } else if (layer.kind === "rule") {
-      add(group, "path", {
-        class: "rule",
-        d: "M0 7H28",
-        "stroke-dasharray": RULES[rules.indexOf(layer) % RULES.length],
-      });
-    } else if (layer.kind === "points" || layer.kind === "interval") {
-      if (layer.kind === "interval") add(group, "path", { class: "whiskers", d: "M14 1V13M11 1h6M11 13h6" });
-      drawMarkers(group, kind, markerPath(kind, 14, 7, 4), 4, "");
-    } else {
-      add(group, "path", { class: { band: "band", violin: "violin" }[layer.kind] ?? "bar", d: "M4 2H24V12H4Z" });
-    }
-  }
-  return svg;
-}
-
-/** The colours of the cells, from the lightest to the darkest, with the values they stand for. */
-function colourScale(plot) {
-  const axis = scaled(plot.figure.colour, []);
-  const swatches = make("div", { class: "swatches" });
-  for (let level = 0; level < LEVELS; level++) swatches.append(make("span", { class: `s${level}` }));
-  const ticks = make("div", { class: "legend-ticks" });
-  const wide = (lines) => Math.max(...lines.map(plot.measure));
-  for (const tick of ticksOf(axis, 200, wide)) {
-    const label = make("span", {}, tick.lines[0]);
-    label.style.left = `${100 * tick.at}%`;
-    ticks.append(label);
-  }
-  return make(
-    "li",
-    { class: "colour-scale" },
-    make("span", {}, ...typeset(axis.label)),
-    make("div", { class: "scale" }, swatches, ticks),
-  );
 }

@@ -16,7 +16,7 @@ function evenHalf(digits, keep) {
 
 /** Python's f"{value:.{decimals}f}", for value >= 0. */
 function fixed(value, decimals) {
-  if (value >= 1e21) return BigInt(value).toString() + (decimals ? "." + "0".repeat(decimals) : "");
+  if (value >= 1e21) return `${BigInt(value)}${decimals ? `.${"0".repeat(decimals)}` : ""}`;
   const digits = value.toFixed(100);
   return evenHalf(digits, digits.length - 100 + decimals) ?? value.toFixed(decimals);
 }
@@ -44,43 +44,15 @@ function trimmed(digits) {
 }
 
 function signed(exponent) {
-  return (exponent < 0 ? "-" : "+") + String(Math.abs(exponent)).padStart(2, "0");
+  return (exponent < 0 ? "-" : "+") + twoDigits(Math.abs(exponent));
+}
+
+function twoDigits(number) {
+  return String(number).padStart(2, "0");
 }
 
 function grouped(digits) {
   return digits.replace(/\B(?=(\d{3})+$)/g, ",");
-}
-
-/** The probability that at least one of n generations is the suffix. */
-function atLeastOnce(p_z, n) {
-  if (n === 0 || p_z === 0) return 0;
-  if (n === 1 || p_z === 1) return p_z;
-  return -Math.expm1(n * Math.log1p(-p_z));
-}
-
-/** The smallest n with atLeastOnce(p_z, n) >= atLeast; from 2**53 on only about. */
-function queriesNeeded(p_z, atLeast) {
-  if (atLeast <= p_z) return 1;
-  if (p_z === 0 || atLeast === 1) return Infinity;
-  let high = Math.ceil(Math.log1p(-atLeast) / Math.log1p(-p_z));
-  if (high >= Number.MAX_SAFE_INTEGER) return high;
-  // Rounding may put the quotient on either side of the crossing.
-  let step = 1;
-  let low = high;
-  while (low > 0 && atLeastOnce(p_z, low) >= atLeast) {
-    [low, high] = [Math.max(low - step, 0), low];
-    step *= 2;
-  }
-  while (atLeastOnce(p_z, high) < atLeast) {
-    [low, high] = [high, high + step];
-    step *= 2;
-  }
-  while (high - low > 1) {
-    const middle = Math.floor((low + high) / 2);
-    if (atLeastOnce(p_z, middle) >= atLeast) high = middle;
-    else low = middle;
-  }
-  return high;
 }
 
 function isMissing(value) {
@@ -89,12 +61,14 @@ function isMissing(value) {
 
 /** A probability below 0.001 in two digits, rounded down (`away` -1) or up (1). */
 function tiny(value, away) {
-  const shown = exponential(value, 1), [digits, exponent] = shown.split("e");
-  let tenths = Math.round(10 * Number(digits)), power = Number(exponent);
+  const shown = exponential(value, 1);
+  const [digits, exponent] = shown.split("e");
+  let tenths = Math.round(10 * Number(digits));
+  let power = Number(exponent);
   if ((Number(shown) - value) * away < 0) tenths += away;
-  if (tenths === 9) (tenths = 99), power--;
-  if (tenths === 100) (tenths = 10), power++;
-  return `${(tenths / 10).toFixed(1)}e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
+  if (tenths === 9) [tenths, power] = [99, power - 1];
+  if (tenths === 100) [tenths, power] = [10, power + 1];
+  return `${(tenths / 10).toFixed(1)}e${signed(power)}`;
 }
 
 const show = {
@@ -200,65 +174,7 @@ const show = {
     if (isMissing(seconds)) return MISSING;
     if (seconds < 59.95) return `${fixed(seconds, 1)} s`;
     const whole = Number(fixed(seconds, 0));
-    const two = (part) => String(part).padStart(2, "0");
-    if (whole < 3600) return `${Math.floor(whole / 60)} min ${two(whole % 60)} s`;
-    return `${grouped(String(Math.floor(whole / 3600)))} h ${two(Math.floor((whole % 3600) / 60))} min`;
+    if (whole < 3600) return `${Math.floor(whole / 60)} min ${twoDigits(whole % 60)} s`;
+    return `${grouped(String(Math.floor(whole / 3600)))} h ${twoDigits(Math.floor((whole % 3600) / 60))} min`;
   },
 };
-
-/**
- * A <data> element (or the one that is given) that shows a result number and says where it comes from, as the <data>
- * elements that Python writes do. `how` says what is shown of the number at `key`; `value` is that number.
- */
-function keyed(elementOrTag, key, how, text, value = "") {
-  const element = typeof elementOrTag === "string" ? document.createElement(elementOrTag) : elementOrTag;
-  if (element.tagName === "DATA") element.setAttribute("value", value);
-  element.dataset.key = key;
-  element.dataset.as = how;
-  element.textContent = text;
-  return element;
-}
-
-/** A new element; `content` are texts and nodes. */
-function make(tag, attributes = {}, ...content) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...content);
-  return element;
-}
-
-// What keys.py puts around a number in a sentence: where it comes from, what is shown of it, itself, how it is printed.
-const MARKED =
-  /\ufdd0([^\ufdd0-\ufdd2]*)\ufdd1([^\ufdd0-\ufdd2]*)\ufdd1([^\ufdd0-\ufdd2]*)\ufdd1([^\ufdd0-\ufdd2]*)\ufdd2/g;
-const P_Z = /(?<![\w/.-])p_z(?![\w/-]|\.\w)/g;
-
-/** A sentence without its marks. */
-function plain(text) {
-  return text.replace(MARKED, "$4");
-}
-
-/** A sentence as nodes: numbers with their keys, p_z with its subscript, no line break in `τ = 0.001`. */
-function typeset(text) {
-  const nodes = [];
-  let end = 0;
-  for (const found of text.matchAll(MARKED)) {
-    const [whole, key, how, value, shown] = found;
-    const element = keyed(how === "text" ? "bdi" : "data", key, how, shown, value);
-    if (how === "text") element.replaceChildren(...words(shown));
-    nodes.push(...words(text.slice(end, found.index)), element);
-    end = found.index + whole.length;
-  }
-  return [...nodes, ...words(text.slice(end))];
-}
-
-function words(text) {
-  const nodes = [];
-  text
-    .replace(/(^|\s|\()([τpn]) ([=≥]) (?=\d)/g, "$1$2\u00a0$3\u00a0")
-    .split(P_Z)
-    .forEach((part, place) => {
-      if (place) nodes.push(make("i", {}, "p"), make("sub", {}, "z"));
-      if (part) nodes.push(part);
-    });
-  return nodes;
-}

@@ -1,13 +1,15 @@
 // Everything starts here, once the page is parsed: first what can be seen at the top, then the rest.
 
-async function start() {
+async function startPage() {
   const runs = [];
   for (const run of page.runs) {
     runs.push(await loadRun(run));
     await new Promise((done) => setTimeout(done)); // let the page paint between runs
   }
   const reader = startReader(runs);
-  if (page.length !== null) startStrips(runs, (run, column, character) => reader.open(run, column, character));
+  if (page.length !== null) {
+    startStrips(runs, (run, column, character) => openPassage(reader, { run, column }, { character }));
+  }
   drawFigures(JSON.parse(document.getElementById("rote-figures").textContent), runs);
   enhanceTables();
   for (const element of document.querySelectorAll(".scroll, .passage-panel")) overflowing.observe(element);
@@ -18,4 +20,4 @@ async function start() {
   document.documentElement.dataset.ready = "yes";
 }
 
-start();
+startPage();

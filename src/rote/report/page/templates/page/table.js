@@ -1,5 +1,9 @@
 // Tables that can be sorted by any of their columns and searched.
 
+const SIZES = { "%": 0.01, million: 1e6, billion: 1e9, trillion: 1e12 };
+
+const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
+
 /** Makes every <table class="data sortable"> sortable, and searchable where it has `data-filter`, the field's label. */
 function enhanceTables() {
   for (const table of document.querySelectorAll("table.data.sortable")) {
@@ -27,8 +31,6 @@ function addSortButton(table, heads, head, rows) {
     sortRows(table.tBodies[0], rows, values, order);
   });
 }
-
-const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
 
 /** For each row what its cell of a column is sorted by: a number where all that are there are numbers, else text. */
 function columnValues(rows, column) {
@@ -59,8 +61,6 @@ function numberOf(cell) {
   if (given) return Number(given);
   return leadingNumber(cell.textContent.trim());
 }
-
-const SIZES = { "%": 0.01, million: 1e6, billion: 1e9, trillion: 1e12 };
 
 function leadingNumber(text) {
   const found = /^[<≥≈]?\s*([-−]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)\s*(%|million|billion|trillion)?/.exec(text);
