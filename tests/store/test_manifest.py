@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,9 @@ import pytest
 
 import rote
 from rote import GREEDY, Example, Run, RunError, Scheme
-from rote.store.manifest import FORMAT, build, digest, refuse_if_different, refuse_other_model, scheme_of
+from rote.models.base import ModelIdentity
+from rote.store.files import FORMAT, digest
+from rote.store.manifest import made_with, refuse_if_different, refuse_other_model, scheme_of
 from tests import tiny
 from tests.cli.command import rote_here
 from tests.jobs.support import SIZES, files, same_table
@@ -58,7 +63,7 @@ def test_batches_that_follow_from_another_memory_are_refused(
 ) -> None:
     """As on a GPU of another size: batch-mates decide the last digits."""
     fixed = rote.scan(text, model, out=tmp_path / "fixed", batch_size=7, **SIZES)
-    assert (undisturbed.manifest["batch_tokens"], fixed.manifest["batch_tokens"]) == (model.batch_tokens, None)
+    assert (undisturbed.manifest.batch_tokens, fixed.manifest.batch_tokens) == (model.batch_tokens, None)
     monkeypatch.setattr(type(model), "batch_tokens", model.batch_tokens - 1)
     refused_unchanged(undisturbed, "batch_tokens", lambda: rote.scan(text, model, out=undisturbed.folder, **SIZES))
     assert rote.scan(text, model, out=fixed.folder, batch_size=7, **SIZES)
@@ -116,7 +121,7 @@ def test_the_names_of_text_and_model_do_not_matter(
 ) -> None:
     moved = shutil.copytree(tiny_folder, tmp_path / "moved")
     again = rote.scan(text, rote.load(moved, device="cpu"), out=undisturbed.folder, name="renamed.txt", **SIZES)
-    assert again.manifest["source"]["name"] == "text"
+    assert again.manifest.source.name == "text"
 
 
 @pytest.mark.parametrize("name", ["text.txt", "summary.json", "report.html", "scores/000000.parquet"])
@@ -137,12 +142,18 @@ def test_other_files_in_the_folder_are_left_alone(undisturbed: Run, model: Any, 
     assert (folder / "notes.md").read_text() == "precious"
 
 
-def test_what_a_manifest_holds() -> None:
-    made = build(kind="scan", source={"name": "book"}, model={"name": "tiny"}, options={"tau": 0.5})
-    assert (made["format"], made["kind"], made["tau"]) == (3, "scan", 0.5)
-    assert FORMAT == 3
-    assert (made["source"], made["model"]) == ({"name": "book"}, {"name": "tiny"})
-    assert set(made["versions"]) == {"rote", "torch", "transformers", "python"}
+def test_what_a_manifest_holds(undisturbed: Run, model: Any, text: str) -> None:
+    made = undisturbed.manifest
+    assert (made.format, made.kind, made.tau) == (4, "scan", 0.001)
+    assert FORMAT == 4
+    assert (made.source.name, made.source.sha256, made.source.characters) == ("text", digest(text), len(text))
+    assert made.model == model.identity()
+    assert datetime.fromisoformat(made.created).utcoffset() == timedelta(0)
+    assert made.versions == made_with()
+    assert set(made.versions) == {"rote", "torch", "transformers", "python"}
+    stored = json.loads((undisturbed.folder / "manifest.json").read_text())
+    assert stored["format"] == 4
+    assert not {"sampling", "sweep"} & stored.keys()  # what was not asked for is not named
     assert digest("é") == "4a99557e4033c3539de2eb65472017cad5f9557f7a0625a09f1c3f6e2ba69c4c"
 
 
@@ -162,15 +173,18 @@ def test_labels_say_which_scheme_it_is(scheme: Scheme) -> None:
 
 
 def test_another_model_is_refused_in_the_fields_that_matter() -> None:
-    manifest = {"model": {"name": "a", "fingerprint": "1", "dtype": "float32"}}
-    identity = {"name": "b", "fingerprint": "1", "dtype": "bfloat16"}
-    refuse_other_model(manifest, identity, "folder", "fingerprint", fix="Take a.")
+    before = ModelIdentity(
+        name="a", revision=None, fingerprint="1", parameters=1, dtype="float32", device="cpu", compiled=False,
+        tokenizer=None, bos="auto", bos_token=None,
+    )  # fmt: skip
+    now = replace(before, name="b", dtype="bfloat16")
+    refuse_other_model(before, now, "folder", "fingerprint", fix="Take a.")
     for fields in (("dtype",), ("fingerprint", "dtype")):
         with pytest.raises(RunError, match=r"its dtype is 'float32', that of b is 'bfloat16'\. Take a\."):
-            refuse_other_model(manifest, identity, "folder", *fields, fix="Take a.")
+            refuse_other_model(before, now, "folder", *fields, fix="Take a.")
 
 
-def differing(stored: dict[str, Any], asked: dict[str, Any]) -> list[str]:
+def differing(stored: Any, asked: Any) -> list[str]:
     """What the refusal says, line by line; nothing where there is none."""
     try:
         refuse_if_different(stored, asked, "folder")

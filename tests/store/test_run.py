@@ -20,9 +20,12 @@ from polars.testing import assert_frame_equal
 
 import rote
 from rote import Run, RunError
-from rote.jobs.engine import decoded_ends
+from rote.jobs.score import decoded_ends
 from rote.report.text.words import summary_lines
-from rote.store.run import Passages, make_folder, pretty, whole_file, write_whole
+from rote.store.files import locked, make_folder, pretty, whole_file, write_whole
+from rote.store.run import add_shard, has_shard
+from rote.store.summary import LookedAt
+from rote.store.table import CandidateColumns, NearColumns, ShardFacts
 from tests.cli.command import rote_here
 from tests.jobs.support import SIZES, same_table
 
@@ -30,16 +33,20 @@ from tests.jobs.support import SIZES, same_table
 def test_a_truncated_shard_is_named_and_can_be_made_again(
     undisturbed: Run, model: Any, text: str, tmp_path: Path
 ) -> None:
-    run = Run(shutil.copytree(undisturbed.folder, tmp_path / "run"))
-    shard = run.shards()[2]
+    folder = Path(shutil.copytree(undisturbed.folder, tmp_path / "run"))
+    shard = Run(folder).shards()[2]
     shard.write_bytes(shard.read_bytes()[:-100])
-    for act in (lambda: run.scores, lambda: run.report(), lambda: rote.scan(text, model, out=run.folder, **SIZES)):
+    for act in (
+        lambda: Run(folder).scores,
+        lambda: Run(folder).report(),
+        lambda: rote.scan(text, model, out=folder, **SIZES),
+    ):
         with pytest.raises(RunError, match=r"000002\.parquet is damaged .* Delete it and run the command that made"):
             act()
     shard.unlink()
     with pytest.raises(RunError, match="unfinished"):
-        run.report()
-    same_table(rote.scan(text, model, out=run.folder, **SIZES), undisturbed)
+        Run(folder).report()
+    same_table(rote.scan(text, model, out=folder, **SIZES), undisturbed)
 
 
 def test_a_flipped_bit_never_gives_another_number(undisturbed: Run) -> None:
@@ -52,7 +59,7 @@ def test_a_flipped_bit_never_gives_another_number(undisturbed: Run) -> None:
         broken[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
         shard.write_bytes(broken)
         try:
-            read = undisturbed.scores
+            read = Run(undisturbed.folder).scores
         except RunError:
             noticed += 1
         else:  # the bit decides nothing, such as one of the statistics
@@ -63,7 +70,7 @@ def test_a_flipped_bit_never_gives_another_number(undisturbed: Run) -> None:
 def test_a_parquet_file_that_is_no_shard_is_refused(undisturbed: Run) -> None:
     pl.DataFrame({"example_id": ["w0"]}).write_parquet(undisturbed.shards()[0])
     with pytest.raises(RunError, match=r"000000\.parquet is damaged"):
-        _ = undisturbed.scores
+        _ = Run(undisturbed.folder).scores
 
 
 def test_a_damaged_manifest_is_named(undisturbed: Run, model: Any, text: str) -> None:
@@ -76,14 +83,17 @@ def test_a_damaged_manifest_is_named(undisturbed: Run, model: Any, text: str) ->
 def test_a_missing_text_is_named(undisturbed: Run) -> None:
     (undisturbed.folder / "text.txt").unlink()
     with pytest.raises(RunError, match=r"cannot read .*text\.txt"):
-        undisturbed.report()
+        Run(undisturbed.folder).report()
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "nowhere"):
+    for folder, said in (
+        (tmp_path, f"{tmp_path} has no manifest.json, so it is not a run folder; give the --out of a rote scan."),
+        (tmp_path / "nowhere", f"there is no folder {tmp_path / 'nowhere'}; give the --out of a finished run."),
+    ):
         result = rote_here("report", folder)
         assert result.code == 1
-        assert "has no manifest.json, so it is not a run folder" in result.err
+        assert said in result.err
         assert "Traceback" not in result.err
 
 
@@ -195,23 +205,23 @@ def test_texts_of_examples_that_were_changed_are_refused(model: Any, tmp_path: P
     for changed in (whole.replace('"suffix_text": "', '"suffix_text": "forged '), whole[:-20], ""):
         path.write_text(changed)
         with pytest.raises(RunError, match="does not hold the examples that were scored"):
-            run.report()
+            Run(run.folder).report()
     path.write_text(whole)
-    run.report()
+    Run(run.folder).report()
     (run.folder / "summary.json").write_text("[]")
-    with pytest.raises(RunError, match="it holds no JSON object"):
-        run.report()
+    with pytest.raises(RunError, match=r"cannot read .*summary\.json: it holds no JSON object\. Run the command that"):
+        Run(run.folder).report()
 
 
 def test_a_scan_says_how_much_of_the_text_it_looked_at(model: Any, text: str, tmp_path: Path) -> None:
     run = rote.scan(text, model, out=tmp_path / "run", prefix=8, suffix=6, stride=150)
     seen = {c for start, end in run.scores.select("suffix_start", "suffix_end").rows() for c in range(start, end)}
     between = max(seen) + 1 - min(seen) - len(seen)
-    assert run.summary["looked_at"] == {"characters": len(seen), "share": len(seen) / len(text), "gaps": between}
-    words = "\n".join(summary_lines(run.manifest, run.summary))
+    assert run.summary.looked_at == LookedAt(characters=len(seen), share=len(seen) / len(text), gaps=between)
+    words = "\n".join(summary_lines(run.finished))
     assert "were not looked at, and no share of the text can be larger than that" in words
     close = rote.scan(text, model, out=tmp_path / "close", prefix=8, suffix=6, stride=5)
-    assert "not looked at" not in "\n".join(summary_lines(close.manifest, close.summary))
+    assert "not looked at" not in "\n".join(summary_lines(close.finished))
 
 
 def a_folder(folder: Path, manifest: dict[str, Any]) -> Path:
@@ -220,42 +230,47 @@ def a_folder(folder: Path, manifest: dict[str, Any]) -> Path:
     return folder
 
 
-def test_only_folders_of_runs_of_this_format_are_opened(tmp_path: Path) -> None:
-    assert Run.open(str(a_folder(tmp_path / "good", {"format": 3, "kind": "scan"}))).folder == tmp_path / "good"
-    for other in (2, 4, None):
-        folder = a_folder(tmp_path / f"format {other}", {"format": other, "kind": "scan"})
-        with pytest.raises(RunError, match=f"has run format {other}, but this version of Rote reads format 3"):
+def test_only_folders_of_runs_of_this_format_are_opened(undisturbed: Run, tmp_path: Path) -> None:
+    good = json.loads((undisturbed.folder / "manifest.json").read_text())
+    assert Run.open(str(a_folder(tmp_path / "good", good))).folder == tmp_path / "good"
+    for other, said in ((3, "has format 3"), (5, "has format 5"), ("4", "has format '4'"), (None, "names no format")):
+        folder = a_folder(tmp_path / f"format {other}", {**good, "format": other})
+        with pytest.raises(
+            RunError,
+            match=rf"manifest\.json {said}, but this version of Rote reads format 4\. Make the run anew, in another",
+        ):
             Run.open(folder)
     with pytest.raises(RunError, match="holds a reconstruction, which has no scores"):
-        Run.open(a_folder(tmp_path / "reconstructed", {"format": 3, "kind": "reconstruct"}))
-    sweep = a_folder(tmp_path / "sweep" / "prefix-70", {"format": 3}).parent
+        Run.open(a_folder(tmp_path / "reconstructed", {"format": 4, "kind": "reconstruct"}))
+    sweep = a_folder(tmp_path / "sweep" / "prefix-70", {"format": 4}).parent
     (sweep / "sweep.json").write_text("{}")
     with pytest.raises(RunError, match=r"holds a sweep; give one of its runs, such as .*prefix-70\."):
         Run.open(sweep)
 
 
 def test_a_run_is_finished_with_its_summary_and_its_last_shard(undisturbed: Run) -> None:
-    assert undisturbed.summary["examples"] == undisturbed.scores.height
+    assert undisturbed.summary.examples == undisturbed.scores.height
     kept = {path: path.read_bytes() for path in (undisturbed.folder / "summary.json", undisturbed.shards()[-1])}
     for path, content in kept.items():
         path.unlink()
         stored = len(undisturbed.shards())
         with pytest.raises(RunError, match=rf"is unfinished \({stored} of 4 shards stored\)"):
-            _ = undisturbed.summary
+            _ = Run(undisturbed.folder).summary
         path.write_bytes(content)
-    assert undisturbed.summary["examples"] == undisturbed.scores.height
+    again = Run(undisturbed.folder)
+    assert again.summary.examples == again.scores.height
 
 
 def test_a_run_without_shards_has_a_table_without_rows(undisturbed: Run) -> None:
     whole = undisturbed.scores
     for shard in undisturbed.shards():
         shard.unlink()
-    assert_frame_equal(undisturbed.scores, whole.clear())
+    assert_frame_equal(Run(undisturbed.folder).scores, whole.clear())
 
 
 def test_the_text_is_the_one_that_was_scored_or_an_error(undisturbed: Run, text: str) -> None:
     assert undisturbed.text == text
-    passages = Passages(undisturbed)
+    passages = undisturbed.texts
     for row in undisturbed.scores.to_dicts():
         assert passages[row] == (
             text[row["start"] : row["suffix_start"]],
@@ -263,46 +278,63 @@ def test_the_text_is_the_one_that_was_scored_or_an_error(undisturbed: Run, text:
         )
     (undisturbed.folder / "text.txt").write_text(text + ".")
     with pytest.raises(RunError, match=r"text\.txt is not the text that was scored"):
-        _ = undisturbed.text
+        _ = Run(undisturbed.folder).text
     (undisturbed.folder / "text.txt").unlink()
-    assert undisturbed.text is None
+    gone = Run(undisturbed.folder)
+    assert gone.text is None
     with pytest.raises(RunError, match=r"cannot read .*text\.txt: it is gone"):
-        Passages(undisturbed)
+        _ = gone.texts
 
 
 def test_examples_keep_their_texts_and_near_verbatim_columns(model: Any, tmp_path: Path) -> None:
     given = [rote.Example("a", (5, 6), (7, 8), metadata={"source": "Brontë"}), rote.Example("b", (9,), (10,))]
     run = rote.score(given, model, out=tmp_path / "run")
     assert run.text is None
-    passages, entries = Passages(run), run.examples()
-    assert [entry["id"] for entry in entries] == ["a", "b"]
+    passages, entries = run.texts, run.examples
+    assert [entry.id for entry in entries] == ["a", "b"]
     for row, entry in zip(run.scores.to_dicts(), entries, strict=True):
-        assert passages[row] == (entry["prefix_text"], entry["suffix_text"])
+        assert passages[row] == (entry.prefix_text, entry.suffix_text)
     assert run.scores["metadata"].to_list() == ['{"source": "Brontë"}', "{}"]
     results = rote.verbatim(model, given)
-    near: list[dict[str, Any]] = [
-        {"lower": 0.25, "upper": 0.5, "verdict": "extractable"},
-        {"lower": 0.0, "upper": 0.125},
+    kept = CandidateColumns(tokens=(7, 9), text="near", log_prob=-1.5, set_log_prob=None, distance=1)
+    near = [
+        near_columns(lower=0.25, upper=0.5, verdict="extractable", candidates=[kept]),
+        near_columns(lower=0.0, upper=0.125, verdict="undecided", candidates=[]),
     ]
     assert run.scores["lower"].to_list() == [None, None]
-    run.add_shard(0, given, results, {"seconds": 1}, near)
-    assert run.scores["lower"].to_list() == [0.25, 0.0]
-    assert run.scores["verdict"].to_list() == ["extractable", None]
-    assert run.shard_facts() == [{"seconds": 1}]
-    assert (run.has_shard(0), run.has_shard(1)) == (True, False)
+    add_shard(run.folder, 0, given, results, ShardFacts(1.0, ["careful"]), near)
+    changed = Run(run.folder)
+    assert changed.scores["lower"].to_list() == [0.25, 0.0]
+    assert changed.scores["upper"].to_list() == [0.5, 0.125]
+    assert changed.scores["verdict"].to_list() == ["extractable", "undecided"]
+    assert changed.scores["estimate"].to_list() == [None, None]
+    assert changed.scores["candidates"].to_list() == [
+        [{"tokens": [7, 9], "text": "near", "log_prob": -1.5, "set_log_prob": None, "distance": 1}],
+        [],
+    ]
+    assert changed.facts() == [ShardFacts(1.0, ["careful"])]
+    assert (has_shard(run.folder, 0), has_shard(run.folder, 1)) == (True, False)
     (run.folder / "examples.jsonl").unlink()
     with pytest.raises(RunError, match=r"cannot read .*examples\.jsonl: No such file or directory\. Run the command"):
-        run.examples()
+        _ = Run(run.folder).examples
+
+
+def near_columns(*, lower: float, upper: float, verdict: str, candidates: list[CandidateColumns]) -> NearColumns:
+    return NearColumns(
+        lower=lower, upper=upper, lower_by_tolerance=[lower], upper_by_tolerance=[upper], verdict=verdict,
+        near_token_evals=3, eos_mass=0.0, estimate=None, estimate_error=None, candidates=candidates,
+        greedy_distance=None,
+    )  # fmt: skip
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     with (
-        Run(tmp_path / "run").locked(),
+        locked(tmp_path / "run"),
         pytest.raises(RunError, match="another rote process is writing"),
-        Run(tmp_path / "run").locked(),
+        locked(tmp_path / "run"),
     ):
         pass
-    with Run(tmp_path / "run").locked():  # it is let go
+    with locked(tmp_path / "run"):  # it is let go
         pass
 
 
@@ -324,3 +356,5 @@ def test_files_and_folders_are_made_or_named(tmp_path: Path) -> None:
         raise KeyError
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
     assert pretty({"name": "Brontë", "of": {"a": 1}}).decode() == '{\n "name": "Brontë",\n "of": {\n  "a": 1\n }\n}\n'
+    with pytest.raises(ValueError, match="not JSON compliant"):  # no reader but Python's takes NaN
+        pretty({"mean": float("nan")})
