@@ -341,7 +341,7 @@ def test_no_mark_reaches_a_terminal(folders: dict[str, Path]) -> None:
 MUTATIONS = (
     ("</main>", "<p>The rate is 12.3%.</p></main>", "no key: 'The rate is 12.3%.'"),
     ("</main>", "<p>95% interval 3 to 4</p></main>", "no key: '95% interval 3 to 4'"),
-    (r'(/rates/rate_at_0.0001/count" data-as="count">)[\d,]+', r"\g<1>7", "/rates/rate_at_0.0001/count"),
+    (r'(/rates/rate_at_1e_4/count" data-as="count">)[\d,]+', r"\g<1>7", "/rates/rate_at_1e_4/count"),
     (r'(/rates/rate_at_tau/rate" data-as="percent">\d+)\.\d', r"\1.9", "/rates/rate_at_tau/rate"),
     (r'value="[^"]*"( data-key="[^"]*/maximum_rate/rate")', r'value="0.123"\1', "its value is 0.123"),
     (r'data-key="[^"]*/greedy_rate/rate"', 'data-key="summary/nothing"', "nothing under this key"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rote.report.keys import MARKS, derived, key_of, keyed, mark, marked, number_in, plain
 from rote.report.text import numbers
+from rote.store.summary import Rate
 
 Numbers = st.one_of(st.floats(), st.integers())
 Pieces = st.lists(st.tuples(st.text(), Numbers, st.text(), st.text(max_size=8)), max_size=5)
@@ -122,14 +123,28 @@ def _follow(content: Any, key: str) -> None:
         assert key_of(content) == (None if content is None or isinstance(content, bool) else key)
 
 
+def test_declared_content_with_keys_is_the_same_content() -> None:
+    rate = Rate(count=1, rate=0.25, rate_upper=0.5, interval=[0.0, 1.0])
+    found = keyed(rate, "summary")
+    assert found == rate
+    assert type(found) is Rate
+    assert [key_of(value) for value in (found.count, found.rate, found.effective, *found.interval)] == [
+        "summary/count",
+        "summary/rate",
+        None,
+        "summary/interval/0",
+        "summary/interval/1",
+    ]
+
+
 def test_only_what_comes_from_a_page_has_marks() -> None:
-    rate = {"rate": 0.25, "rate_upper": 0.5, "0.5": {}}
+    rate = Rate(count=1, rate=0.25, rate_upper=0.5, interval=[0.0, 1.0])
     assert numbers.rate(rate) == "25.0% to 50.0%"
     assert plain(numbers.rate(keyed(rate, "summary"))) == "25.0% to 50.0%"
     assert numbers.rate(keyed(rate, "summary")) != "25.0% to 50.0%"
     for source, key in ((3, None), (keyed(3, "summary/x"), "cost/mean")):
         assert key_of(derived(1.5, "cost/mean", source)) == key
-    (name,) = [name for name in keyed(rate, "summary") if name == "0.5"]
+    (name,) = keyed({"0.5": {}}, "summary")
     assert key_of(number_in(name)) == "summary/0.5"
     assert key_of(number_in("0.5")) is None
     assert number_in("0.5") == 0.5

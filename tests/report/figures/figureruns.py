@@ -1,4 +1,4 @@
-"""Small runs for tests of figures: rows by chance, and the manifest and summary that go with them."""
+"""Small runs for tests of figures: rows by chance, and the finished run that goes with them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ from typing import Any
 import polars as pl
 
 from rote.analysis.rates import rates
+from rote.store.manifest import NearSearch, Sampling
+from rote.store.run import Finished
+from rote.store.summary import SchemeNumbers
+from tests.report.runs import Kind, manifest, summary
 
 SCHEME = "temperature=1 top_k=40"
 LENGTH = 3000
 TAU = 0.001
 
 
-def manifest(kind: str = "scan", tolerance: int | None = None, **more: Any) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "source": {"name": "book.txt", "characters": LENGTH},
-        "model": {"name": "a model", "bos": "auto", "bos_token": 0, "device": "cpu", "dtype": "float32"},
-        "schemes": [SCHEME],
-        "windows": {"prefix": 50, "suffix": 50, "stride": 10},
-        "tau": TAU,
-        "near": None if tolerance is None else {"tolerance": tolerance, "method": "fork", "distance": "levenshtein"},
-        **more,
-    }
-
-
-def summary(rows: pl.DataFrame, tau: float = TAU) -> dict[str, Any]:
-    return {"tau": tau, "seconds": 12.3, "schemes": {SCHEME: {"rates": rates(rows, tau=tau)}}}
+def finished(
+    rows: pl.DataFrame,
+    *,
+    kind: Kind = "scan",
+    tolerance: int | None = None,
+    tau: float = TAU,
+    sampling: Sampling | None = None,
+) -> Finished:
+    """A run that came to these rows; `tolerance`: of its near-verbatim search."""
+    near = None if tolerance is None else NearSearch(tolerance=tolerance, memory_positions=1000)
+    made = manifest(rows, kind=kind, characters=LENGTH, schemes=[SCHEME], tau=tau, near=near, sampling=sampling)
+    found = {SCHEME: SchemeNumbers(rates=rates(rows, tau=tau))}
+    return Finished(manifest=made, summary=summary(made, rows, found, seconds=12.3))
 
 
 def rows(

@@ -23,7 +23,7 @@ from rote.report.figures.mpl.draw import FileFormat, Style, draw
 from rote.report.figures.run import run_figures
 from rote.report.figures.sweep import sweep_figures
 from tests.conftest import ROOT
-from tests.report.figures.figureruns import manifest, rows, summary
+from tests.report.figures.figureruns import finished, rows
 from tests.report.figures.test_several import compared, sweep
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -96,7 +96,7 @@ def test_every_kind_of_layer_in_every_format(kind: Kind, format: FileFormat) -> 
 @pytest.mark.parametrize("style", STYLES)
 def test_every_figure_of_a_run(style: Style) -> None:
     table = rows(60, 1, tolerance=2)
-    made = run_figures(manifest(tolerance=2), summary(table), table)
+    made = run_figures(finished(table, tolerance=2), table)
     assert len(made) == 13
     for each in made:
         opens(draw(each, style=style), "svg")
@@ -115,13 +115,13 @@ def test_every_figure_of_several() -> None:
 @pytest.mark.parametrize("tau", [1e-6, 1.0])
 def test_any_tau_can_be_drawn(tau: float) -> None:
     table = rows(40, 2, tolerance=2, tau=tau)
-    for each in run_figures(manifest(tolerance=2), summary(table, tau), table):
+    for each in run_figures(finished(table, tolerance=2, tau=tau), table):
         draw(each)
 
 
 def test_nothing_at_all_can_be_drawn() -> None:
     table = rows(3, 0).with_columns(log_prob=pl.lit(float("-inf")), greedy=pl.lit(False))
-    for each in run_figures(manifest(), summary(table), table):
+    for each in run_figures(finished(table), table):
         draw(each)
 
 

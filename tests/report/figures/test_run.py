@@ -17,14 +17,16 @@ from rote.odds import wilson
 from rote.report.figures.figure import COLUMNS, Axis, Figure, Layer, as_json
 from rote.report.figures.layers import MANY
 from rote.report.figures.run import CHANCES, RUN_FIGURES, run_figures
-from tests.report.figures.figureruns import LENGTH, SCHEME, TAU, manifest, rows, summary
+from rote.store.manifest import Sampling
+from tests.report.figures.figureruns import LENGTH, SCHEME, TAU, finished, rows
+from tests.report.runs import Kind
 
 SEEDS = st.integers(0, 10_000)
 COUNTS = st.integers(1, 60)
 
 
 def figures(table: pl.DataFrame, **options: Any) -> dict[str, Figure]:
-    made = run_figures(manifest(**options), summary(table), table)
+    made = run_figures(finished(table, **options), table)
     assert [figure.name for figure in made] == [name for name in RUN_FIGURES if name in {f.name for f in made}]
     return {figure.name: figure for figure in made}
 
@@ -235,7 +237,8 @@ def test_drawn_examples_leave_the_held_out_corpus_beside_the_rates() -> None:
         ),
         split=pl.Series(["held-out" if i % 2 else "train" for i in range(40)]),
     )
-    made = figures(table, kind="score", sampling={})
+    drawn = Sampling(documents=None, examples=2, runs=1, prefix=50, suffix=50, seed=0, corpora={})
+    made = figures(table, kind="score", sampling=drawn)
     assert "Share of 20 examples" in made["prompts"].caption
     assert made["splits"].x.names == ("held-out", "train")
     assert made["splits"].table["examples"].to_list() == [20, 20, 20, 20]
@@ -438,9 +441,9 @@ def sound(made: Mapping[str, Figure]) -> None:
 
 @given(COUNTS, SEEDS, st.booleans(), st.sampled_from(["scan", "score"]), st.sampled_from([1e-6, 0.001, 0.5, 1.0]))
 @settings(max_examples=40)
-def test_every_figure_is_sound(count: int, seed: int, near: bool, kind: str, tau: float) -> None:
+def test_every_figure_is_sound(count: int, seed: int, near: bool, kind: Kind, tau: float) -> None:
     table = rows(count, seed, tolerance=2 if near else None, stopping=not near, tau=tau)
-    made = run_figures(manifest(kind, 2 if near else None), summary(table, tau), table)
+    made = run_figures(finished(table, kind=kind, tolerance=2 if near else None, tau=tau), table)
     sound({figure.name: figure for figure in made})
     for figure in made:
         assert f"Model a model, scheme {SCHEME}, BOS token 0 first." in figure.caption
@@ -448,7 +451,7 @@ def test_every_figure_is_sound(count: int, seed: int, near: bool, kind: str, tau
 
 def test_a_run_without_rows_has_no_figures() -> None:
     table = rows(1, 0)
-    assert run_figures(manifest(), summary(table), table.clear()) == []
+    assert run_figures(finished(table), table.clear()) == []
 
 
 def test_a_text_that_does_not_come_out_has_a_blank_heatmap_and_no_histogram() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -15,37 +16,76 @@ from rote.analysis.near.rates import near_rates
 from rote.analysis.rates import rates
 from rote.report.figures.comparison import COMPARISON_FIGURES, PAIRS, comparison_figures
 from rote.report.figures.figure import Figure
-from rote.report.figures.sweep import SWEEP_FIGURES, reconstruction_figures, sweep_figures
-from tests.report.figures.figureruns import LENGTH, SCHEME, TAU, manifest, rows
+from rote.report.figures.reconstruction import RECONSTRUCTION_FIGURES, reconstruction_figures
+from rote.report.figures.sweep import SWEEP_FIGURES, sweep_figures
+from rote.store.comparison import ComparedModel, ComparedNear, ComparedRun, ComparisonResult
+from rote.store.files import FORMAT
+from rote.store.manifest import Source, Windows
+from rote.store.reconstruction import SimilarityNumbers
+from rote.store.sweep import Lengths, Part, Perplexity, Point, SweepResult, SweepSource, WithinTrials
+from tests.report.figures.figureruns import LENGTH, SCHEME, TAU, rows
 from tests.report.figures.test_run import only, sound
+from tests.report.page.test_reconstruction import MANIFEST, summary_of
+from tests.report.runs import MODEL, VERSIONS, Kind
 
 SEEDS = st.integers(0, 10_000)
 
 
 def compared(
-    tables: dict[str, pl.DataFrame], *, kind: str = "scan", near: bool = False, several_schemes: bool = False
-) -> dict[str, Any]:
-    """As much of `rote compare`'s result as figures need."""
-    return {
-        "kind": kind,
-        "source": {"characters": LENGTH},
-        "tau": TAU,
-        "runs": [
-            {
-                "key": key,
-                "folder": f"runs/of-{key}",
-                "name": f"runs/of-{key}" + (f" ({SCHEME})" if several_schemes else ""),
-                "model": {"name": f"model {key}", "bos_token": None if key == "A" else 0},
-                "scheme": SCHEME,
-                "rates": rates(table),
-                "coverage": coverage(table, LENGTH) if kind == "scan" else None,
-                "near": {"tolerance": 2, "rate": near_rates(table)[-1]} if near else None,
-                "seconds": 1.5,
-                "token_evals": int(table["token_evals"].sum()),
-            }
-            for key, table in tables.items()
-        ],
-    }
+    tables: dict[str, pl.DataFrame],
+    *,
+    kind: Kind = "scan",
+    near: bool = False,
+    several_schemes: bool = False,
+) -> ComparisonResult:
+    """As much of `rote compare`'s result as figures need: no pairs and no fixed sets."""
+    scanned = kind == "scan"
+    return ComparisonResult(
+        format=FORMAT,
+        kind=kind,
+        source=Source(name="book.txt", sha256="ab" * 32, characters=LENGTH if scanned else None),
+        windows=Windows(prefix=50, suffix=50, stride=10) if scanned else None,
+        tau=TAU,
+        top=0,
+        runs=[_run(key, table, scanned=scanned, near=near, named=several_schemes) for key, table in tables.items()],
+        differing={},
+        held_out_examples=0,
+        common_examples=min(table.height for table in tables.values()),
+        unpaired=dict.fromkeys(tables, 0),
+        tokenizers_differ=False,
+        pairs=[],
+        fixed_sets=[],
+        near=None,
+    )
+
+
+def _run(key: str, table: pl.DataFrame, *, scanned: bool, near: bool, named: bool) -> ComparedRun:
+    model = ComparedModel(
+        name=f"model {key}",
+        parameters=1,
+        fingerprint="0" * 32,
+        dtype="float32",
+        device="cpu",
+        bos="auto",
+        bos_token=None if key == "A" else 0,
+    )
+    return ComparedRun(
+        key=key,
+        folder=f"runs/of-{key}",
+        name=f"runs/of-{key}" + (f" ({SCHEME})" if named else ""),
+        model=model,
+        versions=VERSIONS,
+        scheme=SCHEME,
+        stop_early=bool(table["stopped"].any()),
+        examples=table.height,
+        dropped=0,
+        rates=rates(table),
+        coverage=coverage(table, LENGTH) if scanned else None,
+        near=ComparedNear(tolerance=2, memory_positions=1000, rate=near_rates(table)[-1]) if near else None,
+        seconds=1.5,
+        token_evals=int(table["token_evals"].sum()),
+        warnings=[],
+    )
 
 
 def figures(tables: dict[str, pl.DataFrame], **options: Any) -> dict[str, Figure]:
@@ -133,22 +173,33 @@ def test_as_many_runs_as_can_be_compared_have_letters_and_the_first_few_are_draw
 # --- sweeps
 
 
-def sweep(schemes: int, prefixes: int, suffixes: int) -> dict[str, Any]:
-    lengths = {"prefix": [10 * (i + 1) for i in range(prefixes)], "suffix": [5 * (i + 1) for i in range(suffixes)]}
+def sweep(schemes: int, prefixes: int, suffixes: int) -> SweepResult:
+    lengths = Lengths(prefix=[10 * (i + 1) for i in range(prefixes)], suffix=[5 * (i + 1) for i in range(suffixes)])
     labels = [SCHEME, "temperature=0.5", "greedy"][:schemes]
-    return {
-        "kind": "sweep",
-        "model": manifest()["model"],
-        "examples": 20,
-        "tau": TAU,
-        "lengths": lengths,
-        "points": [
-            {"scheme": label, "prefix": prefix, "suffix": suffix, "rates": rates(rows(20, prefix * suffix + i))}
-            for prefix in lengths["prefix"]
-            for suffix in lengths["suffix"]
+    return SweepResult(
+        format=FORMAT,
+        kind="sweep",
+        model=MODEL,
+        examples=20,
+        tau=TAU,
+        logit_tolerance=0.0005,
+        versions=VERSIONS,
+        source=SweepSource(name="examples.jsonl"),
+        lengths=lengths,
+        points=[
+            Point(
+                scheme=label,
+                prefix=prefix,
+                suffix=suffix,
+                rates=rates(rows(20, prefix * suffix + i)),
+                perplexity=Perplexity(finite=0, quartiles=[]),
+                within_trials=WithinTrials(trials=100, mean=0.0),
+            )
+            for prefix in lengths.prefix
+            for suffix in lengths.suffix
             for i, label in enumerate(labels)
         ],
-    }
+    )
 
 
 @pytest.mark.parametrize(("schemes", "prefixes", "suffixes"), [(1, 1, 1), (1, 3, 2), (3, 1, 2), (3, 2, 3)])
@@ -159,27 +210,28 @@ def test_sweep(schemes: int, prefixes: int, suffixes: int) -> None:
     varied = {"prefix": prefixes, "suffix": suffixes, "schemes": schemes}
     assert set(made) == {name for name, count in varied.items() if count > 1} | {"prompts"}
     assert set(made) <= set(SWEEP_FIGURES)
-    for part, other in (("prefix", "suffix"), ("suffix", "prefix")):
+    both: tuple[tuple[Part, Part], ...] = (("prefix", "suffix"), ("suffix", "prefix"))
+    for part, other in both:
         if part not in made:
             continue
         figure = made[part]
-        assert figure.x.names == tuple(map(str, found["lengths"][part]))
+        assert figure.x.names == tuple(map(str, found.lengths.of(part)))
         lines = [layer for layer in figure.layers if layer.kind == "interval"]
-        assert len(lines) == (schemes if schemes > 1 else len(found["lengths"][other]))
-        for point in found["points"]:
-            if schemes > 1 and point[other] != found["lengths"][other][-1]:
+        assert len(lines) == (schemes if schemes > 1 else len(found.lengths.of(other)))
+        for point in found.points:
+            if schemes > 1 and point.length(other) != found.lengths.of(other)[-1]:
                 continue
-            rate = point["rates"]["rate_at_tau"]
+            rate = point.rates.rate_at_tau
             row = figure.table.row(
-                by_predicate=(pl.col("scheme") == point["scheme"])
-                & (pl.col("prefix") == point["prefix"])
-                & (pl.col("suffix") == point["suffix"]),
+                by_predicate=(pl.col("scheme") == point.scheme)
+                & (pl.col("prefix") == point.prefix)
+                & (pl.col("suffix") == point.suffix),
                 named=True,
             )
-            assert (row["rate"], row["interval_low"], row["interval_high"]) == (rate["rate"], *rate["interval"])
-            place = found["lengths"][part].index(point[part])
+            assert (row["rate"], row["interval_low"], row["interval_high"]) == (rate.rate, *rate.interval)
+            place = found.lengths.of(part).index(point.length(part))
             assert any(
-                abs(x - place) < 0.26 and y == rate["rate"]
+                abs(x - place) < 0.26 and y == rate.rate
                 for layer in lines
                 for x, y in layer.data.select("x", "y").rows()
             )
@@ -191,10 +243,27 @@ def test_sweep(schemes: int, prefixes: int, suffixes: int) -> None:
 
 
 def test_reconstruction() -> None:
-    summary = {"similarity": {"by_position": [[0, 7, 1.0], [7, 14, 0.5], [14, 20, 0.0]], "matched_share": 0.525}}
-    figure = reconstruction_figures({**manifest(), "beams": 8}, summary)[0]
+    found = SimilarityNumbers(
+        normalisation="",
+        seed_words=0,
+        words_before=0,
+        truth_words=20,
+        generated_words=20,
+        word_ratio=0.525,
+        sentence_ratio=0.5,
+        tf_idf_cosine=None,
+        matched_words=10,
+        matched_share=0.525,
+        differences=1,
+        longest=None,
+        first_difference=None,
+        by_position=[(0, 7, 1.0), (7, 14, 0.5), (14, 20, 0.0)],
+    )
+    manifest = replace(MANIFEST, beams=8)
+    (figure,) = reconstruction_figures(manifest, replace(summary_of(), similarity=found))
+    assert figure.name in RECONSTRUCTION_FIGURES
     sound({"matches": figure})
     assert only(figure, "bars").rows() == [(0, 7, 1.0), (7, 14, 0.5), (14, 20, 0.0)]
     assert only(figure, "rule").rows() == [(0, 0.525, 20, 0.525)]
     assert "written by beam search of width 8" in figure.caption
-    assert reconstruction_figures({**manifest(), "beams": 8}, {"similarity": None}) == []
+    assert reconstruction_figures(manifest, summary_of()) == []

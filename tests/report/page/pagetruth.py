@@ -12,7 +12,11 @@ from typing import Any
 
 from rote.report.figures.comparison import comparison_figures
 from rote.report.figures.figure import Figure
-from rote.report.figures.sweep import reconstruction_figures, sweep_figures
+from rote.report.figures.reconstruction import reconstruction_figures
+from rote.report.figures.sweep import sweep_figures
+from rote.store.comparison import StoredComparison
+from rote.store.reconstruction import StoredReconstruction
+from rote.store.sweep import StoredSweep
 from tests.report.page.truth import Truth, in_figures, inside, visible
 
 SHOWN = 100
@@ -77,7 +81,8 @@ class ComparisonTruth(PageTruth):
         return self.runs["A"].rows
 
     def _made(self) -> list[Figure]:
-        return comparison_figures(self.result, {key: run.own for key, run in self.runs.items()})
+        stored = StoredComparison(self.folder)
+        return comparison_figures(stored.result, {key: run.own for key, run in self.runs.items()})
 
     def _stored(self, content: Any, rest: str) -> Any:
         if rest.endswith("/name/label"):
@@ -114,7 +119,7 @@ class SweepTruth(PageTruth):
         return {"schemes": [point["scheme"] for point in self.files["sweep"]["points"]], "near": None}
 
     def _made(self) -> list[Figure]:
-        return sweep_figures(self.files["sweep"])
+        return sweep_figures(StoredSweep(self.folder).result)
 
     def _runs(self, rest: str) -> Any:
         part, _, own = rest.partition("/")
@@ -131,7 +136,8 @@ class ReconstructionTruth(PageTruth):
         self.pieces = [json.loads(line) for line in lines.read_text("utf-8").splitlines()] if lines.is_file() else []
 
     def _made(self) -> list[Figure]:
-        return reconstruction_figures(self.files["manifest"], self.summary)
+        stored = StoredReconstruction(self.folder)
+        return reconstruction_figures(stored.manifest, stored.summary)
 
     def _stored(self, content: Any, rest: str) -> Any:
         if rest.endswith("/word/place"):

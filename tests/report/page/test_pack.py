@@ -18,12 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rote.report.page import pack as packing
-from rote.report.page.pack import TABLE, VERDICTS, Packed, Side, pack, printed, varints
+from rote.report.page.pack import TABLE, VERDICTS, Packed, PackedRun, pack, printed, varints
 from rote.report.text import numbers
+from rote.store.manifest import NearSearch
 
 SCHEME = "temperature=1 top_k=40"
 TAU = 0.001
-NEAR = {"tolerance": 2, "method": "fork"}
+NEAR = NearSearch(tolerance=2, method="fork", memory_positions=1000)
 CANDIDATE = pl.Struct(
     {
         "tokens": pl.List(pl.Int32),
@@ -164,7 +165,7 @@ def whole_numbers(content: bytes) -> list[int]:
 @given(tables())
 def test_every_number_comes_back(made: tuple[pl.DataFrame, bool]) -> None:
     rows, near = made
-    side = Side("", "a\0model", SCHEME, rows, NEAR if near else None)
+    side = PackedRun("", "a\0model", SCHEME, rows, NEAR if near else None)
     packed = pack([side], tau=TAU, length=None, unit="window")
     json.dumps(packed.data, allow_nan=False)
     (run,) = packed.data["runs"]
@@ -209,7 +210,7 @@ def heaviest(candidates: list[dict[str, Any]]) -> list[list[Any]]:
 @given(tables())
 def test_the_table_for_download_is_the_table(made: tuple[pl.DataFrame, bool]) -> None:
     rows, near = made
-    packed = pack([Side("", "m", SCHEME, rows, NEAR if near else None)], tau=TAU, length=None, unit="window")
+    packed = pack([PackedRun("", "m", SCHEME, rows, NEAR if near else None)], tau=TAU, length=None, unit="window")
     told = packed.data["table"]
     found = pl.read_parquet(io.BytesIO(unpacked(packed, told["blob"], compressed=False)))
     assert (found.height, found.columns) == (told["rows"], told["columns"])
@@ -245,7 +246,7 @@ def taken(packed: Packed, found: dict[str, Any]) -> int:
 @pytest.mark.parametrize("share", [-1.0, 0.0, 0.05, 0.4, 0.9, 2.0])
 def test_rows_that_do_not_fit_are_the_least_likely(count: int, share: float) -> None:
     rows = many(count)
-    side = Side("", "m", SCHEME, rows)
+    side = PackedRun("", "m", SCHEME, rows)
     whole, packed = Packed({}), Packed({})
     budget = int(share * taken(whole, packing._details(whole, side, 10**9)))
     found = packing._details(packed, side, budget)
@@ -269,7 +270,7 @@ def test_a_page_of_many_rows_says_what_it_left_out(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(packing, "PAGE", packing.TABLES + 60_000)
     monkeypatch.setattr(packing, "EXACT", 100)
     rows = many(1200)
-    packed = pack([Side("", "m", SCHEME, rows)], tau=TAU, length=100, unit="window")
+    packed = pack([PackedRun("", "m", SCHEME, rows)], tau=TAU, length=100, unit="window")
     (run,) = packed.data["runs"]
     assert 0 < run["details"]["kept"] < 1200
     assert run["columns"]["log_prob"]["type"] == "f4"
@@ -279,7 +280,7 @@ def test_a_page_of_many_rows_says_what_it_left_out(monkeypatch: pytest.MonkeyPat
 def test_equal_columns_of_several_runs_are_stored_once() -> None:
     rows = many(50)
     one, two = (
-        pack([Side(k, k, SCHEME, rows) for k in keys], tau=TAU, length=1000, unit="window") for keys in ("A", "AB")
+        pack([PackedRun(k, k, SCHEME, rows) for k in keys], tau=TAU, length=1000, unit="window") for keys in ("A", "AB")
     )
     columns = [run["columns"] for run in two.data["runs"]]
     assert columns[0] == columns[1] == one.data["runs"][0]["columns"]
@@ -319,7 +320,7 @@ def test_examples_without_a_place_stand_beside_those_with_one() -> None:
     rows = plain(2).with_columns(
         start=pl.Series([None, 40]), suffix_start=pl.Series([None, 50]), suffix_end=pl.Series([None, 70])
     )
-    packed = pack([Side("", "m", SCHEME, rows)], tau=TAU, length=None, unit="example")
+    packed = pack([PackedRun("", "m", SCHEME, rows)], tau=TAU, length=None, unit="example")
     (run,) = packed.data["runs"]
     assert column(packed, run, "suffix_start") == [-1, 50]
     assert column(packed, run, "suffix_end") == [-1, 70]
@@ -332,7 +333,7 @@ def test_a_suffix_may_have_more_tokens_than_sixteen_bits_count() -> None:
         ranks=pl.Series([[2] * many], dtype=pl.List(pl.Int32)),
         token_ends=pl.Series([list(range(1, many + 1))], dtype=pl.List(pl.Int32)),
     )
-    packed = pack([Side("", "m", SCHEME, rows)], tau=TAU, length=None, unit="example")
+    packed = pack([PackedRun("", "m", SCHEME, rows)], tau=TAU, length=None, unit="example")
     (run,) = packed.data["runs"]
     tokens = details(packed, run)[0]["tokens"]
     assert (len(tokens), tokens[-1]) == (many, [numbers.probability(-0.5), 2, many])

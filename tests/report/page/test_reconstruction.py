@@ -3,39 +3,50 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from html import unescape
 from random import Random
-from typing import Any
+from typing import Literal
 
 import pytest
 
-from rote.analysis.similarity import similarity
+from rote.analysis.similarity import Similarity, similarity
 from rote.jobs.reconstruct import _similarity
+from rote.report.page import reconstruction
 from rote.report.page.layout import script
-from rote.report.text import reconstruction
-from rote.report.text.reconstruction import SHOWN, headline, lines, render
+from rote.report.page.reconstruction import SHOWN, render_reconstruction
+from rote.report.text.reconstruction import headline, lines
+from rote.store.files import FORMAT
+from rote.store.manifest import ReconstructionManifest, Source
+from rote.store.reconstruction import Break, ReconstructionSummary, Truth
+from tests.report import runs
+from tests.report.runs import CREATED, VERSIONS
 
-MANIFEST: dict[str, Any] = {
-    "kind": "reconstruct",
-    "source": {"name": "opening <1>.txt", "characters": 20, "dropped": 0},
-    "model": {"name": "a&b", "fingerprint": "0123456789abcdef0123", "bos": "auto", "bos_token": 0},
-    "seed_tokens": 5, "tokens": 100, "context_tokens": 511, "step": 50, "beams": 8, "length_penalty": 1.2,
-    "context": "sliding", "section_break": "\n\nCHAPTER {WORDS}\n", "missed_after": 10_000,
-}  # fmt: skip
-
-
-def summary_of(compared: Any = None, **changes: Any) -> dict[str, Any]:
-    return {
-        "tokens": 100, "seed_tokens": 5, "characters": 400, "chunks": 2, "ended_by": "tokens", "breaks": [],
-        "token_evals": 1000, "sliding_evals": 3000, "seconds": 3.2, "warnings": [],
-        "truth": None if compared is None else {"name": "book.txt"},
-        "similarity": None if compared is None else _similarity(compared), **changes,
-    }  # fmt: skip
+MODEL = replace(runs.MODEL, name="a&b", fingerprint="0123456789abcdef0123")
+SOURCE = Source(name="opening <1>.txt", sha256="ab" * 32, characters=20, dropped=0)
+MANIFEST = ReconstructionManifest(
+    format=FORMAT, kind="reconstruct", created=CREATED, source=SOURCE, model=MODEL, seed_tokens=5,
+    tokens=100, context_tokens=511, step=50, beams=8, length_penalty=1.2, context="sliding",
+    section_break="\n\nCHAPTER {WORDS}\n", missed_after=10_000, versions=VERSIONS,
+)  # fmt: skip
 
 
-def page_of(compared: Any = None, *, text: str = "", seed: str = "") -> str:
+def summary_of(
+    compared: Similarity | None = None, *, breaks: Sequence[Break] = (), ended_by: Literal["eos", "tokens"] = "tokens"
+) -> ReconstructionSummary:
+    return ReconstructionSummary(
+        format=FORMAT, kind="reconstruct", source=SOURCE, model=MODEL, tokens=100, seed_tokens=5, characters=400,
+        chunks=2, ended_by=ended_by, breaks=list(breaks), token_evals=1000, sliding_evals=3000, seconds=3.2,
+        warnings=[], versions=VERSIONS,
+        truth=None if compared is None else Truth(name="book.txt", sha256="cd" * 32, characters=400),
+        similarity=None if compared is None else _similarity(compared),
+    )  # fmt: skip
+
+
+def page_of(compared: Similarity | None = None, *, text: str = "", seed: str = "") -> str:
     """The page without its script, of which foreign text must never become a part."""
-    html = render(manifest=MANIFEST, summary=summary_of(compared), seed=seed, text=text, compared=compared)
+    html = render_reconstruction(MANIFEST, summary_of(compared), seed, text, compared)
     assert html.count(f"<script>{script()}</script>") == 1
     return html.replace(f"<script>{script()}</script>", "")
 
@@ -65,7 +76,7 @@ def test_without_a_truth_nothing_is_compared() -> None:
 def test_the_same_text_is_said_to_be_the_same() -> None:
     compared = similarity("one two three four", "one two three four", seed="one")
     summary = summary_of(compared)
-    assert headline(MANIFEST, summary) == "From a seed of 5 tokens, the model wrote book.txt to its end, word for word."
+    assert headline(summary) == "From a seed of 5 tokens, the model wrote book.txt to its end, word for word."
     printed = "\n".join(lines(MANIFEST, summary))
     assert re.search(r"^similarity  1 in words, 1 in sentences \(matching ratios\); TF-IDF cosine 1; ", printed, re.M)
     assert "differs     nowhere" in printed
@@ -135,8 +146,8 @@ def test_a_text_that_is_too_long_is_cut_and_that_is_said(monkeypatch: pytest.Mon
 
 
 def test_sections_cost_and_context_are_told() -> None:
-    breaks = [{"token": 40, "section": 2, "skipped": 0}, {"token": 90, "section": 4, "skipped": 1}]
-    printed = "\n".join(lines({**MANIFEST, "context": "anchored"}, summary_of(breaks=breaks)))
+    breaks = [Break(token=40, section=2, skipped=0), Break(token=90, section=4, skipped=1)]
+    printed = "\n".join(lines(replace(MANIFEST, context="anchored"), summary_of(breaks=breaks)))
     assert (
         r"EOS 2 times (at token 40, 90), each replaced by '\n\nCHAPTER {WORDS}\n'; 1 break taken as missed" in printed
     )
@@ -144,7 +155,7 @@ def test_sections_cost_and_context_are_told() -> None:
         "1,000 token evaluations (10.5 per token) in 3.2 s; the sliding context would have taken 3,000, 3 times"
         in printed
     )
-    ended = lines({**MANIFEST, "section_break": None, "beams": 1}, summary_of(breaks=breaks[:1], ended_by="eos"))
+    ended = lines(replace(MANIFEST, section_break=None, beams=1), summary_of(breaks=breaks[:1], ended_by="eos"))
     assert any("EOS at token 40 ended the text" in line for line in ended)
     assert any(line.startswith("scheme      greedy decoding") for line in ended)
     assert any("end: the model ended it" in line for line in ended)

@@ -7,10 +7,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rote.analysis.coverage import character_maximum, coverage
+from rote.analysis.near.rates import near_summary
 from rote.analysis.rates import rates, rates_by
+from rote.analysis.strongest import strongest_rows
 from rote.report import keys
-from rote.report.page.run import render, strongest_rows
+from rote.report.page.run import render_run
 from rote.report.text import numbers
 from rote.report.text.strip import LEVELS, levels, strip
 from rote.report.text.tables import distribution, groups
 from rote.report.text.words import summary_lines
+from rote.store.files import declared, pretty
+from rote.store.manifest import Manifest, NearSearch
+from rote.store.run import Passages, RunView
+from rote.store.summary import SchemeNumbers, Summary
+from tests.report.runs import MODEL, Kind, manifest, summary
 
 TOP_K = "temperature=1 top_k=40"
 SCHEMA: dict[str, Any] = {
@@ -78,102 +86,58 @@ def table(
     return pl.DataFrame(values, schema=SCHEMA)
 
 
-@dataclass(frozen=True)
-class Texts:
-    """The texts of a run: cut from a scanned one, or given: for all examples alike, or for each by its id."""
-
-    text: str | None
-    own: tuple[str, str] | Mapping[str, tuple[str, str]] = ("", "")
-
-    def __getitem__(self, row: Mapping[str, Any]) -> tuple[str, str]:
-        if self.text is None:
-            return self.own if isinstance(self.own, tuple) else self.own[row["example_id"]]
-        return self.text[row["start"] : row["suffix_start"]], self.text[row["suffix_start"] : row["suffix_end"]]
-
-
-def page(
-    scores: pl.DataFrame,
-    *,
-    kind: str = "scan",
-    text: str = TEXT,
-    tau: float = 0.001,
-    schemes: Sequence[str] = (TOP_K,),
-    example: tuple[str, str] | Mapping[str, tuple[str, str]] = ("before ", "after"),
-    name: str = "book.txt",
-    warnings: Sequence[str] = (),
-    dropped: int = 3,
-    model: str = "tiny",
-) -> str:
-    manifest, summary = run(
-        scores,
-        kind=kind,
-        text=text,
-        tau=tau,
-        schemes=schemes,
-        name=name,
-        warnings=warnings,
-        dropped=dropped,
-        model=model,
-    )
-    texts = Texts(text if kind == "scan" else None, example)
-    return render(manifest=manifest, summary=summary, scores=scores, texts=texts)
+Pair = tuple[str, str]
 
 
 def run(
     scores: pl.DataFrame,
     *,
-    kind: str = "scan",
+    kind: Kind = "scan",
     text: str = TEXT,
     tau: float = 0.001,
     schemes: Sequence[str] = (TOP_K,),
+    example: Pair | Mapping[str, Pair] = ("before ", "after"),
     name: str = "book.txt",
     warnings: Sequence[str] = (),
     dropped: int = 3,
     model: str = "tiny",
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    found: dict[str, Any] = {}
+    near: NearSearch | None = None,
+) -> RunView:
+    """A run that came to these rows. `example`: prefix and suffix of all examples, or of each by its id."""
+    found: dict[str, SchemeNumbers] = {}
     for scheme in schemes:
         own = scores.filter(pl.col("scheme") == scheme)
-        if own.height:
-            found[scheme] = {"rates": rates(own, tau=tau)}
-            if kind == "scan":
-                found[scheme]["coverage"] = coverage(own, len(text))
-            for key in ("repetitions", "split"):
-                if own[key].is_not_null().any():
-                    found[scheme][f"by_{key}"] = rates_by(own, key, tau=tau)
-    source: dict[str, Any] = {"name": name, "sha256": "ab" * 32}
-    manifest: dict[str, Any] = {
-        "kind": kind,
-        "source": source | ({"characters": len(text)} if kind == "scan" else {}),
-        "model": {
-            "name": model,
-            "revision": None,
-            "fingerprint": "cd" * 32,
-            "dtype": "float32",
-            "device": "cpu",
-            "tokenizer": "ef" * 32,
-            "bos": "auto",
-            "bos_token": 0,
-        },
-        "schemes": list(schemes),
-        "tau": tau,
-        "stop_early": bool(scores["stopped"].any()),
-        "versions": {"rote": "0.1.0", "torch": "2", "transformers": "5", "python": "3.12"},
-        "created": "2025-01-02T03:04:05+00:00",
-    }
-    if kind == "scan":
-        manifest["windows"] = {"prefix": 50, "suffix": 50, "stride": 10}
-    first = scores.filter(pl.col("scheme") == schemes[0])
-    summary = {
-        "examples": first.height,
-        "dropped": dropped,
-        "tau": tau,
-        "token_evals": int(first["token_evals"].sum()),
-        "seconds": 1.5,
-        "warnings": list(warnings),
-        "schemes": found,
-    }
-    return manifest, summary
+        found[scheme] = SchemeNumbers(
+            rates=rates(own, tau=tau),
+            coverage=coverage(own, len(text)) if kind == "scan" else None,
+            by_repetitions=rates_by(own, "repetitions", tau=tau) or None,
+            by_split=rates_by(own, "split", tau=tau) or None,
+            near=None if near is None else near_summary(own, tau=tau),
+        )
+    made = manifest(
+        scores,
+        kind=kind,
+        characters=len(text),
+        schemes=schemes,
+        tau=tau,
+        model=replace(MODEL, name=model),
+        near=near,
+        name=name,
+        dropped=dropped,
+    )
+    examples = dict.fromkeys(scores["example_id"], example) if isinstance(example, tuple) else example
+    return RunView(
+        manifest=made,
+        summary=summary(made, scores, found, warnings=warnings),
+        folder=Path("run"),
+        scores=scores,
+        texts=Passages(text) if kind == "scan" else Passages(None, examples),
+    )
+
+
+def page(scores: pl.DataFrame, **options: Any) -> str:
+    """Of such a run."""
+    return render_run(run(scores, **options))
 
 
 def words(html: str) -> str:
@@ -270,13 +234,6 @@ def test_nothing_extracted_is_said_plainly(log_probs: list[float], stopped: list
     assert "so there is no passage to show" in "".join(seen.text["caption"])
     assert "mark" not in seen.text
     assert html.count('<td class="n">below τ</td>') == (20 if kind == "scan" else 0)
-
-
-def test_no_rows_at_all() -> None:
-    for kind in ("scan", "score"):
-        seen = Outline(page(table([]), kind=kind, dropped=7))
-        assert "Nothing was measured" in seen.text["headline"][0]
-        assert "7" in seen.text["lede"][0]
 
 
 @pytest.mark.parametrize("kind", ["scan", "score"])
@@ -379,10 +336,13 @@ def test_stopped_rows_make_ranges_of_what_they_leave_open() -> None:
 
 def test_a_summary_read_back_from_json_gives_the_same_page() -> None:
     scores = table([math.log(0.5), -12.0, -math.inf], spans=windows(3))
-    manifest, summary = run(scores)
-    again = json.loads(json.dumps([manifest, summary]))
-    pages = [render(manifest=m, summary=s, scores=scores, texts=Texts(TEXT)) for m, s in ([manifest, summary], again)]
-    assert pages[0] == pages[1]
+    made = run(scores)
+    again = replace(
+        made,
+        manifest=declared(json.loads(pretty(made.manifest)), Manifest, Path("manifest.json"), ""),
+        summary=declared(json.loads(pretty(made.summary)), Summary, Path("summary.json"), ""),
+    )
+    assert render_run(again) == render_run(made)
 
 
 @pytest.mark.parametrize("tau", [1.0, 0.9, 0.04, 1e-12, 1e-300])
@@ -462,7 +422,7 @@ def test_the_strip_shows_the_highest_probability_in_each_part(
 def test_many_repetition_counts_are_put_together_by_powers_of_two() -> None:
     counts = [*range(40), None]
     scores = table([-0.5] * 41, repetitions=counts)
-    (found,) = groups(scores, 0.001, {"kind": "score"})
+    (found,) = groups(run(scores, kind="score"))
     assert {row["label"]: row["examples"] for row in found["rows"]} == {
         "0": "1",
         "1": "1",
@@ -527,8 +487,7 @@ def test_schemes_and_bos_in_words() -> None:
 
 
 def test_the_terminal_gets_the_headline_and_what_it_rests_on() -> None:
-    manifest, summary = run(table([math.log(0.6)] * 3, spans=windows(3)), warnings=["careful"])
-    lines = summary_lines(manifest, summary)
+    lines = summary_lines(run(table([math.log(0.6)] * 3, spans=windows(3)), warnings=["careful"]))
     assert lines[0].endswith("with even odds (p ≥ 50%).")
     assert any(TOP_K in line for line in lines)
     assert any("BOS token 0" in line for line in lines)
@@ -541,8 +500,7 @@ def test_a_page_of_a_hundred_thousand_windows_stays_small() -> None:
     log_probs = np.where(rng.random(count) < 0.5, -rng.exponential(3, count), -np.inf).tolist()
     scores = table(log_probs, spans=windows(count, width=200, stride=10))
     text = "x" * (10 * count + 500)
-    manifest, summary = run(scores, text=text)
-    html = render(manifest=manifest, summary=summary, scores=scores, texts=Texts(text))
+    html = page(scores, text=text)
     assert len(html) < 8_000_000
     assert "".join(Outline(html).text["block"]) == text
 

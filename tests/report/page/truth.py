@@ -14,6 +14,7 @@ import polars as pl
 
 from rote.report.figures.figure import Figure, as_json
 from rote.report.figures.run import run_figures
+from rote.store.run import StoredRun
 from tests.reference.coverage import character_maximum, hot_spots, runs
 from tests.reference.rates import reaches
 
@@ -55,6 +56,7 @@ class Truth:
         self.files = {
             name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("manifest", "summary")
         }
+        self.finished = StoredRun(folder).finished
         self.manifest: dict[str, Any] = self.files["manifest"]
         self.summary: dict[str, Any] = self.files["summary"]
         self.scores = pl.read_parquet(folder / "scores" / "*.parquet")
@@ -87,7 +89,7 @@ class Truth:
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
-        return {figure.name: figure for figure in run_figures(self.manifest, self.summary, self.own)}
+        return {figure.name: figure for figure in run_figures(self.finished, self.own)}
 
     def _figures(self, rest: str) -> Any:
         return in_figures(self.figures, rest)

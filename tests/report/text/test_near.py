@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -11,18 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rote.analysis.near.rates import near_summary
-from rote.report.page.run import render
+from rote.report.page.run import render_run
 from rote.report.text import numbers
 from rote.report.text.near import _pieces
 from rote.report.text.words import summary_lines
-from tests.report.page.test_run import TEXT, TOP_K, Outline, Texts, run, table, windows, words
+from rote.store.manifest import NearSearch
+from tests.report.page.test_run import Outline, run, table, windows, words
+from tests.report.runs import Kind
 
 SUFFIX = "It was the best of times, it was the worst of times"
-NEAR: dict[str, Any] = {
-    "distance": "levenshtein", "tolerance": 2, "method": "fork", "budget": 300, "eos": "stop", "gap": 0.01,
-    "until": "worthwhile", "variant": "closing", "width": 20, "samples": None, "seed": 0, "memory_positions": 1000,
-}  # fmt: skip
+NEAR = NearSearch(
+    distance="levenshtein", tolerance=2, method="fork", budget=300, eos="stop", gap=0.01, until="worthwhile",
+    variant="closing", width=20, samples=None, seed=0, memory_positions=1000,
+)  # fmt: skip
 
 
 def candidate(text: str | None, distance: int = 1, log_prob: float | None = -3.0, **more: Any) -> dict[str, Any]:
@@ -63,12 +65,9 @@ CANDIDATES = pl.List(
 )
 
 
-def page(scores: pl.DataFrame, suffix: str = SUFFIX, kind: str = "score", **options: Any) -> str:
-    manifest, summary = run(scores, kind=kind)
-    manifest["near"] = NEAR | options
-    summary["schemes"][TOP_K]["near"] = near_summary(scores)
-    texts = Texts(TEXT if kind == "scan" else None, ("before ", suffix))
-    return render(manifest=manifest, summary=summary, scores=scores, texts=texts)
+def page(scores: pl.DataFrame, suffix: str = SUFFIX, kind: Kind = "score", **options: Any) -> str:
+    near = replace(NEAR, **options)
+    return render_run(run(scores, kind=kind, near=near, example=("before ", suffix)))
 
 
 def test_the_section_says_what_the_table_holds() -> None:
@@ -171,7 +170,7 @@ def test_the_method_names_the_options(options: dict[str, Any], said: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["scan", "score"])
-def test_estimates_and_scans(kind: str) -> None:
+def test_estimates_and_scans(kind: Kind) -> None:
     scores = scores_with(spans=windows(3) if kind == "scan" else None, estimate=0.55)
     html = page(scores, kind=kind, samples=100)
     assert "Estimate 0.55 ± 0.01" in words(html)
@@ -181,23 +180,18 @@ def test_estimates_and_scans(kind: str) -> None:
 
 def test_without_near_there_is_none_of_it() -> None:
     scores = table([math.log(0.4)] * 2)
-    manifest, summary = run(scores, kind="score")
-    for near in ({}, {"near": None}):
-        html = render(manifest=manifest | near, summary=summary, scores=scores, texts=Texts(None, ("before ", SUFFIX)))
-        assert "Near-verbatim" not in words(html)
-        assert "Verdict" not in words(html)
-        assert "<ol class=" in html
-        assert not Outline(html).tags["del"]
+    html = render_run(run(scores, kind="score", near=None, example=("before ", SUFFIX)))
+    assert "Near-verbatim" not in words(html)
+    assert "Verdict" not in words(html)
+    assert "<ol class=" in html
+    assert not Outline(html).tags["del"]
 
 
 def test_the_terminal_sums_it_up() -> None:
-    scores = scores_with()
-    manifest, summary = run(scores, kind="score")
-    manifest["near"] = NEAR
-    summary["schemes"][TOP_K]["near"] = near_summary(scores)
-    (line,) = (line for line in summary_lines(manifest, summary) if line.startswith("near "))
+    lines = summary_lines(run(scores_with(), kind="score", near=NEAR))
+    (line,) = (line for line in lines if line.startswith("near "))
     assert "within 2 edits (levenshtein), 2 examples reach τ = 0.001 (certified), 1 undecided; 1 that" in line
-    (cost,) = (line for line in summary_lines(manifest, summary) if line.startswith("cost "))
+    (cost,) = (line for line in lines if line.startswith("cost "))
     assert "297 token evaluations (99.0 per example), for near-verbatim search 649 (216.3)" in cost
 
 
