@@ -40,7 +40,7 @@ import rote
 # What a new format calls otherwise: the old name of a field or column and its new one. A plain name stands for that
 # name wherever it occurs (`log_prob`), names with dots for that part of a path (`near.samples`). Places in lists are
 # no part of a path. A field of BEFORE is looked for under its new name first, then under its old one.
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {"rate_at_0.0001": "rate_at_1e_4"}
 
 # Fields that only a new format has, named in the same way, or files by name: passed over where BEFORE lacks them.
 ADDED: set[str] = set()
@@ -515,8 +515,17 @@ def kept(values: Values) -> Values:
 
 
 def same(before: object, after: object) -> bool:
-    """Of one type and, as repr is exact, the same to the last bit; a NaN is the same as any other."""
-    return type(before) is type(after) and repr(before) == repr(after)
+    """The same to the last bit, as repr is exact; 8 and 8.0 are one number, and a NaN is the same as any other."""
+    if type(before) is type(after) and repr(before) == repr(after):
+        return True
+    if isinstance(before, bool) or isinstance(after, bool):
+        return False
+    if isinstance(before, (int, float, str)) and isinstance(after, (int, float, str)):
+        try:
+            return isinstance(before, str) == isinstance(after, str) and repr(float(before)) == repr(float(after))
+        except ValueError:
+            return False
+    return False
 
 
 def _cut(value: object, other: object = None) -> str:

@@ -179,7 +179,7 @@ def effective_examples(values: NDArray[Any], document: NDArray[np.int64]) -> flo
     # there are; but a document is hardly worth less than one example.
     hit, missed = (len(np.unique(document[which])) for which in (value != 0, value == 0))
     corrected = uncorrected * (_NORMAL / _student(min(hit, missed or hit, documents - 1))) ** 2
-    return max(corrected, min(uncorrected * (_NORMAL / _student(documents - 1)) ** 2, documents))
+    return max(corrected, min(uncorrected * (_NORMAL / _student(documents - 1)) ** 2, float(documents)))
 
 
 _NORMAL = NormalDist().inv_cdf(0.975)

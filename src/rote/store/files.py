@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -84,13 +84,13 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def plain(content: Any) -> Any:
-    """What a JSON file says of declared content: objects, lists and values. A field that may be absent, and is, is not
-    named; one that must be there is null where it has no value.
+    """What a JSON file says of declared content: objects, lists and values.
+
+    A field whose default is None may be absent, and is where it is None; any other is null where it has no value.
     """
     if is_dataclass(content):
         own = [(field, getattr(content, field.name)) for field in fields(content)]
-        absent = [field.name for field, value in own if value is None and field.default is not MISSING]
-        return {field.name: plain(value) for field, value in own if field.name not in absent}
+        return {field.name: plain(value) for field, value in own if value is not None or field.default is not None}
     if isinstance(content, Mapping):
         return {name: plain(value) for name, value in content.items()}
     if isinstance(content, (list, tuple)):

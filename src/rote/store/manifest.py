@@ -50,6 +50,8 @@ class Windows:
 class NearSearch(Near):
     """The options of a near-verbatim search, and the positions of the model's memory, which limit it too."""
 
+    budget: int | None
+    samples: int | None
     memory_positions: int
 
 

@@ -14,8 +14,9 @@ import io
 import json
 import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,8 @@ def pack(
 ) -> Packed:
     """Everything that the page's script needs of these runs.
 
-    `length`: characters of the text that they share. `beside`: bytes of the page that its text takes.
+    `length`: characters of the text that they share. `beside`: bytes of the page that its text takes. `progress` is
+    called with how many rows are packed, and of how many.
     """
     packed = Packed({"tau": tau, "length": length, "unit": unit, "runs": []})
     exact = sum(side.rows.height * (3 if side.near else 1) for side in sides) <= EXACT
@@ -108,10 +110,18 @@ def pack(
             }
         )
     packed.data["table"] = _download(packed, sides)
-    left = PAGE - beside - sum(map(len, packed.blobs.values()))
+    left, total = PAGE - beside - sum(map(len, packed.blobs.values())), sum(side.rows.height for side in sides)
+    before = 0
     for side, run in zip(sides, packed.data["runs"], strict=True):
-        run["details"] = _details(packed, side, left // len(sides) - TABLES)
+        tell = partial(_tell, progress, before, total)
+        run["details"] = _details(packed, side, left // len(sides) - TABLES, tell)
+        before += side.rows.height
     return packed
+
+
+def _tell(progress: Callable[[int, int], None] | None, before: int, total: int, done: int) -> None:
+    if progress is not None:
+        progress(before + done, total)
 
 
 def _columns(packed: Packed, side: PackedRun, exact: bool) -> dict[str, dict[str, str]]:
@@ -160,18 +170,20 @@ def _listed(rows: pl.DataFrame, name: str) -> list[Any] | None:
     return [numbers.literal(value) if isinstance(value, str) else value for value in rows[name].to_list()]
 
 
-def _details(packed: Packed, side: PackedRun, budget: int) -> dict[str, Any]:
-    """Blocks of the rows' tokens: of all rows, or of the likeliest that fit."""
+def _details(packed: Packed, side: PackedRun, budget: int, tell: Callable[[int], None]) -> dict[str, Any]:
+    """Blocks of the rows' tokens: of all rows, or of the likeliest that fit. `tell`: how many rows were packed."""
     rows, tokens, order = side.rows, _tokens(side.rows), _likeliest(side.rows, side)
+    outputs = near_outputs(rows)
     count = rows.height
     if count > 8 * BLOCK:  # packing all to keep few takes long: a few blocks tell about how many fit
         firsts = range(0, count - BLOCK, count // 4)
         some = np.concatenate([np.arange(first, first + BLOCK) for first in firsts])
-        count = min(count, int(some.size * max(budget, 0) / _size(_blocks(rows, tokens, some))))
+        size = _size(_blocks(rows.height, tokens, outputs, some, lambda done: None))
+        count = min(count, int(some.size * max(budget, 0) / size))
     for turn in range(20):
         kept = np.sort(order[:count])
         own = _fewer_printed(tokens, kept)
-        blobs = _blocks(rows, own, kept)
+        blobs = _blocks(rows.height, own, outputs, kept, tell)
         size = _size(blobs) + sum(len(shown) + 3 for shown in own.palette)  # these go as JSON
         most = rows.height if turn < 3 else count - 1  # at first it may turn out that more fit
         fits = size <= budget
@@ -267,18 +279,21 @@ def printed(log_probs: NDArray[np.float64]) -> tuple[NDArray[np.uint16], list[st
     return place, [numbers.probability(float(log_probs[order[i]])) for i in first]
 
 
-def _blocks(rows: pl.DataFrame, tokens: _Tokens, kept: NDArray[np.int64]) -> list[bytes]:
+def _blocks(
+    height: int, tokens: _Tokens, outputs: Sequence[str] | None, kept: NDArray[np.int64], tell: Callable[[int], None]
+) -> list[bytes]:
     starts = np.concatenate(([0], np.cumsum(tokens.counts)))
     end_starts = np.concatenate(([0], np.cumsum(tokens.end_counts)))
-    candidates = None if "candidates" not in rows.columns or _empty(rows, "candidates") else rows["candidates"]
     blocks = []
-    for first in range(0, rows.height, BLOCK):
+    for first in range(0, height, BLOCK):
         own = kept[np.searchsorted(kept, first) : np.searchsorted(kept, first + BLOCK)]
+        tell(min(first + BLOCK, height))
         if not own.size:
             blocks.append(b"")
             continue
         at = _spread(starts, own)
         codes = tokens.codes[at]
+        listed = "" if outputs is None else ",".join(outputs[row] for row in own.tolist())
         sections = [
             (own - first).astype("<u2").tobytes(),
             varints(tokens.counts[own]),
@@ -287,7 +302,7 @@ def _blocks(rows: pl.DataFrame, tokens: _Tokens, kept: NDArray[np.int64]) -> lis
             (codes & 255).astype(np.uint8).tobytes(),
             (codes >> 8).astype(np.uint8).tobytes(),
             varints(tokens.ranks[at]),
-            json.dumps(_outputs(candidates, own), ensure_ascii=False, separators=(",", ":")).encode("utf-8"),
+            f"[{listed}]".encode(),
         ]
         sizes = np.array([len(section) for section in sections], dtype="<u4").tobytes()
         blocks.append(zlib.compress(sizes + b"".join(sections), 6))
@@ -296,9 +311,10 @@ def _blocks(rows: pl.DataFrame, tokens: _Tokens, kept: NDArray[np.int64]) -> lis
 
 def _spread(starts: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where the values of the rows `own` lie in the lists put end to end."""
-    if not own.size:
-        return np.zeros(0, np.int64)
-    return np.concatenate([np.arange(starts[i], starts[i + 1]) for i in own])
+    counts = starts[own + 1] - starts[own]
+    before = np.cumsum(counts) - counts
+    at: NDArray[np.int64] = np.arange(int(counts.sum())) + np.repeat(starts[own] - before, counts)
+    return at
 
 
 def varints(values: NDArray[np.int64]) -> bytes:
@@ -313,22 +329,29 @@ def varints(values: NDArray[np.int64]) -> bytes:
     return bytes(coded[place <= last[:, None]].astype(np.uint8))
 
 
-def _outputs(candidates: pl.Series | None, own: NDArray[np.int64]) -> list[list[Any]]:
-    """For each row its heaviest outputs near the suffix: edits, probability as printed, of a whole set or not, text."""
-    return [] if candidates is None else [_heaviest(listed or ()) for listed in candidates.gather(own).to_list()]
+def near_outputs(rows: pl.DataFrame) -> list[str] | None:
+    """For each row, as JSON, its heaviest outputs near the suffix; None where no row has any.
 
-
-def _heaviest(candidates: Sequence[Mapping[str, Any]]) -> list[Any]:
-    found: list[Any] = []
-    for place, one in enumerate(candidates):
-        if not one["distance"] or len(found) == VARIANTS:
-            continue
-        of_set = one["set_log_prob"] is not None
-        weight = one["set_log_prob"] if of_set else one["log_prob"]
-        text = one["text"] if one["text"] is not None else " ".join(map(str, one["tokens"]))
-        shown = None if weight is None else numbers.probability(weight)
-        found.append([place, one["distance"], shown, of_set, numbers.literal(text)])
-    return found
+    An output is its place among the candidates, its edits, its probability as printed, whether that is of a whole set
+    of outputs, and its text.
+    """
+    if "candidates" not in rows.columns or _empty(rows, "candidates"):
+        return None
+    each = rows.select("candidates").with_row_index("row").explode("candidates").unnest("candidates")
+    every = each.with_columns(place=pl.int_range(pl.len()).over("row")).filter(pl.col("distance") > 0)
+    listed = every.group_by("row", maintain_order=True).head(VARIANTS)
+    weight = listed.select(pl.coalesce("set_log_prob", "log_prob")).to_series()
+    codes, palette = printed(weight.fill_null(0.0).to_numpy())
+    spelled = pl.col("tokens").cast(pl.List(pl.String)).list.join(" ")
+    texts = listed.select(pl.when(pl.col("text").is_null()).then(spelled).otherwise("text")).to_series()
+    columns = (listed[name].to_list() for name in ("row", "place", "distance"))
+    known, of_set = weight.is_not_null().to_list(), listed["set_log_prob"].is_not_null().to_list()
+    found: list[list[list[Any]]] = [[] for _ in range(rows.height)]
+    for row, place, distance, code, sure, whole, text in zip(
+        *columns, codes.tolist(), known, of_set, texts.to_list(), strict=True
+    ):
+        found[row].append([place, distance, palette[code] if sure else None, whole, numbers.literal(text)])
+    return [json.dumps(outputs, ensure_ascii=False, separators=(",", ":")) for outputs in found]
 
 
 def _download(packed: Packed, sides: Sequence[PackedRun]) -> dict[str, Any]:
