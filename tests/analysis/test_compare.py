@@ -67,40 +67,40 @@ def test_pairs_are_those_of_the_reference(runs: dict[str, list[dict[str, Any]]])
     for name in list(runs)[1:]:
         found = paired(tables["A"], tables[name], tau=TAU)
         expected = slow.cells(runs["A"], runs[name], TAU)
-        assert {key: found[key] for key in expected} == expected  # type: ignore[literal-required]
-        assert found["examples"] == len(runs["A"])
-        assert found["interval"] == pytest.approx(slow.newcombe(**expected, z=Z), abs=1e-9)
-        assert found["interval"][0] <= found["difference"] <= found["interval"][1]
+        assert {key: getattr(found, key) for key in expected} == expected
+        assert found.examples == len(runs["A"])
+        assert found.interval == pytest.approx(slow.newcombe(**expected, z=Z), abs=1e-9)
+        assert found.interval[0] <= found.difference <= found.interval[1]
         moved = slow.moved(runs["A"], runs[name])
-        log_prob = found["log_prob"]
-        assert {key: log_prob[key] for key in moved} == {k: len(v) for k, v in moved.items()}  # type: ignore[literal-required]
+        log_prob = found.log_prob
+        assert {key: getattr(log_prob, key) for key in moved} == {k: len(v) for k, v in moved.items()}
         if moved["known"]:
-            assert log_prob["median_difference"] == pytest.approx(median(moved["known"]))
-            assert log_prob["mean_difference"] == pytest.approx(sum(moved["known"]) / len(moved["known"]))
+            assert log_prob.median_difference == pytest.approx(median(moved["known"]))
+            assert log_prob.mean_difference == pytest.approx(sum(moved["known"]) / len(moved["known"]))
         else:
-            assert log_prob["median_difference"] is None
-            assert log_prob["mean_difference"] is None
+            assert log_prob.median_difference is None
+            assert log_prob.mean_difference is None
 
 
 @settings(deadline=None, max_examples=100)
 @given(several_runs())
 def test_fixed_sets_are_those_of_the_reference(runs: dict[str, list[dict[str, Any]]]) -> None:
     sets = fixed_sets({name: table(rows) for name, rows in runs.items()}, tau=TAU)
-    assert [entry["reference"] for entry in sets] == [*runs, None]
+    assert [entry.reference for entry in sets] == [*runs, None]
     for entry in sets:
-        must = [entry["reference"]] if entry["reference"] else list(runs)
+        must = [entry.reference] if entry.reference else list(runs)
         chosen = [row for i, row in enumerate(runs["A"]) if all(slow.reaches(runs[name][i], TAU) for name in must)]
-        assert entry["examples"] == len(chosen)
+        assert entry.examples == len(chosen)
         for name, rows in runs.items():
-            own = entry["runs"][name]
+            own = entry.runs[name]
             if not chosen:
-                assert own["extractable"]["rate"] is own["mean_p_z"] is own["mean_p_z_upper"] is None
+                assert own.extractable.rate is own.mean_p_z is own.mean_p_z_upper is None
                 continue
             count, low, high = slow.of_set(chosen, rows, TAU)
-            assert own["extractable"]["count"] == count
-            assert own["extractable"]["rate"] == pytest.approx(count / len(chosen))
-            assert own["mean_p_z"] == pytest.approx(low)
-            assert own["mean_p_z_upper"] == pytest.approx(high)
+            assert own.extractable.count == count
+            assert own.extractable.rate == pytest.approx(count / len(chosen))
+            assert own.mean_p_z == pytest.approx(low)
+            assert own.mean_p_z_upper == pytest.approx(high)
 
 
 @settings(deadline=None, max_examples=100)
@@ -119,10 +119,10 @@ def test_changes_are_certain_and_ordered(
                 expected[i] = (not slow.reaches(low, TAU), change)
     order = sorted(expected, key=lambda i: (not expected[i][0], -expected[i][1], -greater[i]["log_prob"], i))
     # With or without `apart`: the suffixes of `table` touch but do not overlap.
-    assert [entry["row"] for entry in found] == order[:count]
+    assert [entry.row for entry in found] == order[:count]
     for entry in found:
-        assert (entry["crossed"], entry["least_change"]) == pytest.approx(expected[entry["row"]])
-        assert entry["exact"] == (not lesser[entry["row"]]["stopped"])
+        assert (entry.crossed, entry.least_change) == pytest.approx(expected[entry.row])
+        assert entry.exact == (not lesser[entry.row]["stopped"])
 
 
 def test_changes_apart_leave_out_what_overlaps() -> None:
@@ -134,7 +134,7 @@ def test_changes_apart_leave_out_what_overlaps() -> None:
         for rows in (first, second)
     )
     found = changes(one, two, tau=TAU, kind="gain", count=9, apart=True)
-    assert [entry["row"] for entry in found] == [2, 0]
+    assert [entry.row for entry in found] == [2, 0]
     assert len(changes(one, two, tau=TAU, kind="gain", count=9, apart=False)) == 3
 
 
@@ -289,9 +289,9 @@ def test_the_interval_holds_for_documents_that_give_several_examples(gain: float
         runs, document, truth = drawn_pairs(rng, 40, gain, loss, 0.3)
         found = paired(runs["one"], runs["two"], tau=0.5, document=document)
         alone = paired(runs["one"], runs["two"], tau=0.5)
-        assert found["effective"] <= alone["effective"] == len(document)
-        held += found["interval"][0] <= truth <= found["interval"][1]
-        plain += alone["interval"][0] <= truth <= alone["interval"][1]
+        assert found.effective <= alone.effective == len(document)
+        held += found.interval[0] <= truth <= found.interval[1]
+        plain += alone.interval[0] <= truth <= alone.interval[1]
     assert held >= 271
     assert plain < held
 
@@ -318,12 +318,12 @@ def test_near_runs_are_compared_with_those_that_count_the_same() -> None:
     searches = {"A": ("levenshtein", 1), "B": ("levenshtein", 1), "C": ("hamming", 1), "D": ("levenshtein", 1)}
     weights = {"A": "small", "B": "large", "C": "small", "D": "large"}
     found = near_comparison(tables, searches=searches, weights=weights, tau=TAU)
-    assert found["alone"] == ["C", "D"]
-    (group,) = found["fixed"]
-    assert [model["model"] for model in group["models"]] == ["A", "B"]
-    assert group["fixed_examples"] == 2
-    elsewhere = {(entry["run"], entry["other"]): entry for entry in found["verbatim_elsewhere"]}
+    assert found.alone == ["C", "D"]
+    (group,) = found.fixed
+    assert [model.model for model in group.models] == ["A", "B"]
+    assert group.fixed_examples == 2
+    elsewhere = {(entry.run, entry.other): entry for entry in found.verbatim_elsewhere}
     assert set(elsewhere) == {("A", "B"), ("B", "A"), ("B", "C"), ("C", "B")}
-    assert elsewhere["A", "B"]["unlocked"] == elsewhere["A", "B"]["count"] == 1
-    assert elsewhere["A", "B"]["example_ids"] == ["e0"]
-    assert elsewhere["B", "A"]["unlocked"] == 0
+    assert elsewhere["A", "B"].unlocked == elsewhere["A", "B"].count == 1
+    assert elsewhere["A", "B"].example_ids == ["e0"]
+    assert elsewhere["B", "A"].unlocked == 0

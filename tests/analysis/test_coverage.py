@@ -7,6 +7,7 @@ import math
 import time
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -26,6 +27,8 @@ from rote.analysis.coverage import (
 )
 from rote.corpus.windows import windows as cut_windows
 from rote.errors import InputError
+from rote.store.files import plain
+from rote.store.summary import Coverage
 from tests.corpus.test_windows import PIECES, single_bytes, trained
 from tests.reference import coverage as reference
 
@@ -96,15 +99,15 @@ def test_coverage(text: tuple[int, list[tuple[int, int, int]]], data: st.DataObj
         for key, found in result.items():
             counting = [(row[first], row[2]) for row in rows if not row[4] and row[3] >= math.log(float(key))]
             runs = reference.runs(counting, length)
-            assert found["runs"] == len(runs)
-            assert found["characters"] == sum(end - start for start, end in runs)
-            assert found["share"] == found["characters"] / length
+            assert found.runs == len(runs)
+            assert found.characters == sum(end - start for start, end in runs)
+            assert found.share == found.characters / length
             longest = None
             for start, end in runs:
                 if longest is None or end - start > longest[1] - longest[0]:
                     longest = [start, end]
-            assert found["longest_run"] == longest
-        json.dumps(result)
+            assert found.longest_run == longest
+        assert msgspec.convert(json.loads(json.dumps(plain(result))), dict[str, Coverage]) == result
 
 
 @checked
@@ -115,7 +118,7 @@ def test_coverage_is_where_the_maximum_is_high_enough(
     length, windows = text
     scores = table([(*window, data.draw(st.floats(-8, 0)), False) for window in windows])
     best = character_maximum(*spans(scores), scores["log_prob"], length)
-    assert coverage(scores, length, (0.2,))["0.2"]["characters"] == int((best >= math.log(0.2)).sum())
+    assert coverage(scores, length, (0.2,))["0.2"].characters == int((best >= math.log(0.2)).sum())
 
 
 PROBABILITIES = st.one_of(
@@ -137,9 +140,8 @@ def check_hot_spots(length: int, rows: list[tuple[Any, ...]], threshold: float) 
         for top in (1, 2, 100):
             first_ones = hot_spots(scores, length, threshold, span, top=top)
             assert first_ones == hot_spots(scores, length, threshold, span)[:top]
-        assert (
-            sum(spot["end"] - spot["start"] for spot in expected)
-            == (coverage(scores, length, (threshold,), span)[f"{threshold:g}"]["characters"])
+        assert sum(spot["end"] - spot["start"] for spot in expected) == (
+            coverage(scores, length, (threshold,), span)[f"{threshold:g}"].characters
         )
 
 
@@ -187,7 +189,7 @@ def test_windows_over_text_of_many_bytes_a_character(
         for key, found in coverage(scores, len(text), (0.01, 0.5), span).items():
             high = [place for place, value in zip(between, values, strict=True) if value >= math.log(float(key))]
             assert merge_spans([s for s, _ in high], [e for _, e in high]) == reference.runs(high, len(text))
-            assert found["characters"] == sum(end - start for start, end in reference.runs(high, len(text)))
+            assert found.characters == sum(end - start for start, end in reference.runs(high, len(text)))
     check_hot_spots(len(text), rows, 0.1)
 
 
@@ -267,9 +269,9 @@ def test_longest(rows_at_once: int, rows: list[tuple[list[float], bool]]) -> Non
             continue
         assert entry is not None
         tokens, log_prob, row = expected
-        assert (entry["tokens"], entry["log_prob"], entry["example_id"]) == (tokens, log_prob, str(row))
-        assert (entry["start"], entry["suffix_start"]) == (10 * row, 10 * row + 3)
-        assert entry["exact"] is not any(stopped and sum(tokens) >= floor for tokens, stopped in rows)
+        assert (entry.tokens, entry.log_prob, entry.example_id) == (tokens, log_prob, str(row))
+        assert (entry.start, entry.suffix_start) == (10 * row, 10 * row + 3)
+        assert entry.exact is not any(stopped and sum(tokens) >= floor for tokens, stopped in rows)
 
 
 def test_longest_of_a_stopped_row_is_what_was_seen_of_it() -> None:
@@ -277,25 +279,25 @@ def test_longest_of_a_stopped_row_is_what_was_seen_of_it() -> None:
     scores = with_tokens([([half, half, half], False), ([0.0, half, half, half, -9.0], True)])
     found = longest(scores, (0.1, 0.4))  # not 0.5: its logarithm in float32 is a little less
     assert found["0.1"] is not None
-    assert found["0.1"]["log_prob"] == pytest.approx(3 * half)
-    assert {key: value for key, value in found["0.1"].items() if key != "log_prob"} == {
-        "tokens": 4, "example_id": "1", "start": 10, "suffix_start": 13, "exact": True,
+    assert found["0.1"].log_prob == pytest.approx(3 * half)
+    assert {key: value for key, value in vars(found["0.1"]).items() if key != "log_prob"} == {
+        "tokens": 4, "example_id": "1", "start": 10, "suffix_start": 13, "exact": True, "suffix_end": None,
     }  # fmt: skip
     assert found["0.4"] is not None
-    assert (found["0.4"]["tokens"], found["0.4"]["example_id"]) == (2, "1")
+    assert (found["0.4"].tokens, found["0.4"].example_id) == (2, "1")
     below = longest(scores, (1e-5,))["1e-05"]
     assert below is not None
-    assert (below["tokens"], below["exact"]) == (5, False)
+    assert (below.tokens, below.exact) == (5, False)
     nowhere = longest(scores.drop("start", "suffix_start"), (0.1,))["0.1"]
     assert nowhere is not None
-    assert (nowhere["tokens"], nowhere["start"], nowhere["suffix_start"]) == (4, None, None)
+    assert (nowhere.tokens, nowhere.start, nowhere.suffix_start) == (4, None, None)
     assert longest(with_tokens([]), (0.1,)) == {"0.1": None}
     assert list(longest(scores)) == ["0.01", "0.1", "0.5", "0.75"]
     unknown = scores.with_columns(token_log_probs=pl.Series([[half], None], dtype=pl.List(pl.Float32)))
     for turned in (unknown, unknown[::-1]):
         found = longest(turned, (0.1, 0.9))
         assert found["0.1"] is not None
-        assert (found["0.1"]["tokens"], found["0.1"]["example_id"], found["0.9"]) == (1, "0", None)
+        assert (found["0.1"].tokens, found["0.1"].example_id, found["0.9"]) == (1, "0", None)
     with pytest.raises(InputError, match="no column 'token_log_probs'"):
         longest(scores.drop("token_log_probs"))
     with pytest.raises(InputError, match="threshold"):
@@ -304,13 +306,13 @@ def test_longest_of_a_stopped_row_is_what_was_seen_of_it() -> None:
 
 def test_stopped_rows_never_count_and_undecidable_thresholds_are_refused() -> None:
     scores = table([(0, 5, 10, -1.0, False), (10, 15, 20, math.log(0.0005), True), (20, 25, 30, -math.inf, True)])
-    assert coverage(scores, 30, (0.001,))["0.001"]["characters"] == 5
+    assert coverage(scores, 30, (0.001,))["0.001"].characters == 5
     with pytest.raises(InputError, match=r"coverage at 0\.0005 cannot be known: 1 windows"):
         coverage(scores, 30, (0.1, 0.0005))
 
 
 def test_an_empty_table_covers_nothing() -> None:
-    nothing = {"characters": 0, "share": 0.0, "longest_run": None, "runs": 0}
+    nothing = Coverage(characters=0, share=0.0, longest_run=None, runs=0)
     assert coverage(table([]), 10, (0.1,)) == {"0.1": nothing}
     assert character_maximum([], [], [], 3).tolist() == [-math.inf] * 3
 
@@ -321,7 +323,7 @@ def test_bad_input_is_named() -> None:
         coverage(table([good, (0, None, 10, -1.0, False)]), 10)
     with pytest.raises(InputError, match="example '1' has no start: 1 of 2"):
         coverage(table([good, (None, 5, 10, -1.0, False)]), 10, span="example")
-    assert coverage(table([(None, 5, 10, -1.0, False)]), 10)["0.1"]["characters"] == 5
+    assert coverage(table([(None, 5, 10, -1.0, False)]), 10)["0.1"].characters == 5
     with pytest.raises(InputError, match="example '0' is 5 to 10, which does not lie in a text of 9"):
         coverage(table([good]), 9)
     with pytest.raises(InputError, match="several schemes"):

@@ -32,13 +32,13 @@ def test_the_sampled_chance_counts_every_choice_of_n_samples(case: tuple[int, in
     samples, hits, n = case
     outcomes = [i < hits for i in range(samples)]
     choices = list(combinations(outcomes, n))
-    found = agreement(0.5, hits, samples, attempts=[n, samples + 1])["attempts"]
-    assert [a["n"] for a in found] == [n]  # more than there are samples: nothing to say
-    assert found[0]["sampled"] == pytest.approx(sum(map(any, choices)) / len(choices))
+    found = agreement(0.5, hits, samples, attempts=[n, samples + 1]).attempts
+    assert [a.n for a in found] == [n]  # more than there are samples: nothing to say
+    assert found[0].sampled == pytest.approx(sum(map(any, choices)) / len(choices))
 
 
 def test_nothing_sampled_is_zero_and_not_less() -> None:
-    assert [str(a["sampled"]) for a in agreement(0.001, 0, 300)["attempts"]] == ["0.0"] * 3
+    assert [str(a.sampled) for a in agreement(0.001, 0, 300).attempts] == ["0.0"] * 3
 
 
 def test_large_samples_do_not_overflow() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import mean, stdev
 from typing import Any
 
@@ -16,7 +17,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rote.analysis.groups import (
-    NAMED,
     _student,
     binned_repetitions,
     difference,
@@ -29,6 +29,7 @@ from rote.analysis.groups import (
 )
 from rote.analysis.rates import rates, rates_by
 from rote.errors import InputError
+from rote.store.summary import Rate, RepetitionRates, SplitRates
 from tests.reference.rates import count, reaches
 from tests.reference.sampling import ratio_variance, score_interval
 
@@ -82,38 +83,37 @@ def test_rates_are_those_of_the_rows_counted_one_by_one(rows: list[dict[str, Any
     found = sampled_rates(frame)
     plain = rates(frame)
     documents = sorted({(row["corpus"], row["document"]) for row in rows})
-    assert found["documents"] == len(documents)
+    assert found.documents == len(documents)
     tests = {
         "greedy_rate": None,
         "rate_at_tau": lambda log_prob: log_prob >= math.log(0.001),
-        "rate_at_0.0001": lambda log_prob: log_prob >= math.log(0.0001),
+        "rate_at_1e_4": lambda log_prob: log_prob >= math.log(0.0001),
         "maximum_rate": lambda log_prob: log_prob > -math.inf,
     }
-    cells = [(found[name], plain[name], holds) for name, holds in tests.items()]
+    cells: list[tuple[Rate, Rate, Any]]
+    cells = [(getattr(found, name), getattr(plain, name), holds) for name, holds in tests.items()]
     cells += [
-        (cell, other, lambda log_prob, cell=cell: reaches(log_prob, cell["n"], cell["p"]))
-        for cell, other in zip(found["np_table"], plain["np_table"], strict=True)
+        (cell, other, lambda log_prob, cell=cell: reaches(log_prob, cell.n, cell.p))
+        for cell, other in zip(found.np_table, plain.np_table, strict=True)
     ][::5]
     for rate, other, holds in cells:
-        assert {key: rate[key] for key in ("count", "rate", "rate_upper")} == {
-            key: other[key] for key in ("count", "rate", "rate_upper")
-        }
+        assert (rate.count, rate.rate, rate.rate_upper) == (other.count, other.rate, other.rate_upper)
         by_run = []
         for run in sorted({row["run"] for row in rows}):
             own = [row for row in rows if row["run"] == run]
             hits = sum(row["greedy"] for row in own) if holds is None else count(own, holds)[0]
             by_run.append(hits / len(own))
-        assert rate["by_run"] == pytest.approx(by_run)
-        assert rate["mean"] == pytest.approx(mean(by_run))
-        assert rate["deviation"] == (pytest.approx(stdev(by_run)) if len(by_run) > 1 else None)
-        low, high = rate["interval"]
-        assert 0 <= low <= rate["rate"] <= rate["rate_upper"] <= high <= 1
+        assert rate.by_run == pytest.approx(by_run)
+        assert rate.mean == pytest.approx(mean(by_run))
+        assert rate.deviation == (pytest.approx(stdev(by_run)) if len(by_run) > 1 else None)
+        low, high = rate.interval
+        assert 0 <= low <= rate.rate <= rate.rate_upper <= high <= 1
         by_document = [[row for row in rows if (row["corpus"], row["document"]) == name] for name in documents]
         certain = [
             [bool(row["greedy"] if holds is None else count([row], holds)[0]) for row in own] for own in by_document
         ]
-        assert rate["effective"] == pytest.approx(effective(certain))
-        assert low == pytest.approx(score_interval(rate["rate"], effective(certain), Z)[0], abs=1e-9)
+        assert rate.effective == pytest.approx(effective(certain))
+        assert low == pytest.approx(score_interval(rate.rate, effective(certain), Z)[0], abs=1e-9)
 
 
 def effective(documents: list[list[bool]]) -> float:
@@ -233,10 +233,10 @@ def test_groups_are_rates_of_their_rows() -> None:
     ]
     frame = table(rows)
     found = rates_by(frame, "repetitions", of=sampled_rates)
-    assert [group["repetitions"] for group in found] == [1, 2, 4, None]
+    assert [group.repetitions for group in found] == [1, 2, 4, None]
     for group in found:
-        own = frame.filter(pl.col("repetitions").eq_missing(group["repetitions"]))
-        assert group == {"repetitions": group["repetitions"], **sampled_rates(own)}
+        own = frame.filter(pl.col("repetitions").eq_missing(group.repetitions))
+        assert group == RepetitionRates(**vars(sampled_rates(own)), repetitions=group.repetitions)
     assert rates_by(frame, "split", of=sampled_rates) == []
 
 
@@ -250,8 +250,8 @@ def test_tau_and_tolerances_unless_given_and_as_given() -> None:
     for options in (usual, other):
         found, plain = sampled_rates(frame, **options), rates(frame, **options)
         for name in ("examples", "stopped", "tau", "near_tau", "border_tokens", "n_passing_greedy"):
-            assert found[name] == plain[name]
-        assert found["rate_at_tau"]["count"] == plain["rate_at_tau"]["count"]
+            assert getattr(found, name) == getattr(plain, name)
+        assert found.rate_at_tau.count == plain.rate_at_tau.count
 
 
 def repeated(values: Sequence[int | None]) -> pl.DataFrame:
@@ -278,7 +278,7 @@ def test_documents_are_numbered_by_corpus_and_name() -> None:
     assert [numbers[i] == numbers[j] for i, j in ((0, 3), (2, 4), (0, 1), (0, 2), (1, 2))] == [True, True] + [False] * 3
 
 
-def split_rates(names: Sequence[str]) -> list[dict[str, Any]]:
+def split_rates(names: Sequence[str]) -> list[SplitRates]:
     rows = [
         {"log_prob": -float(i % (3 * j + 4)), "document": f"{name}{i % 20}", "run": i % 3, "split": name}
         for j, name in enumerate(names)
@@ -302,26 +302,26 @@ def split_rates(names: Sequence[str]) -> list[dict[str, Any]]:
 def test_the_control_is_the_held_out_split_or_the_only_other(splits: list[str], pairs: list[tuple[str, str]]) -> None:
     groups = split_rates(splits)
     found = differences(groups)
-    assert [(entry["split"], entry["control"]) for entry in found] == pairs
-    by_name = {group["split"]: group for group in groups}
+    assert [(entry.split, entry.control) for entry in found] == pairs
+    by_name = {group.split: group for group in groups}
     for entry in found:
-        own, control = by_name[entry["split"]], by_name[entry["control"]]
-        for name in NAMED:
-            assert entry[name] == difference(own[name], control[name])
-        assert [(c["n"], c["p"]) for c in entry["np_table"]] == [(c["n"], c["p"]) for c in own["np_table"]]
-        assert entry["np_table"][3]["difference"] == own["np_table"][3]["rate"] - control["np_table"][3]["rate"]
+        own, control = by_name[entry.split], by_name[entry.control]
+        names = ("greedy_rate", "rate_at_tau", "rate_at_1e_4", "maximum_rate")
+        assert entry.named == {name: difference(getattr(own, name), getattr(control, name)) for name in names}
+        assert [(c.n, c.p) for c in entry.np_table] == [(c.n, c.p) for c in own.np_table]
+        assert entry.np_table[3].difference == own.np_table[3].rate - control.np_table[3].rate
 
 
 def test_rows_without_a_split_are_compared_with_nothing() -> None:
     groups = split_rates(["train", "test"])
-    unknown = [{**groups[0], "split": None}]
+    unknown = [replace(groups[0], split=None)]
     assert differences([*groups, *unknown]) == differences(groups) != []
     assert differences([*groups[:1], *unknown]) == []
 
 
-def whole(successes: int, total: int) -> dict[str, Any]:
+def whole(successes: int, total: int) -> Rate:
     share = successes / total
-    return {"rate": share, "rate_upper": share, "interval": list(score_interval(share, total, Z))}
+    return Rate(count=successes, rate=share, rate_upper=share, interval=list(score_interval(share, total, Z)))
 
 
 @pytest.mark.parametrize(
@@ -337,23 +337,23 @@ def test_differences_have_newcombes_interval(
     one: tuple[int, int], other: tuple[int, int], low: float, high: float
 ) -> None:
     found = difference(whole(*one), whole(*other))
-    assert found["interval"] == pytest.approx([low, high], abs=6e-5)
-    assert found["difference"] == found["difference_upper"] == one[0] / one[1] - other[0] / other[1]
+    assert found.interval == pytest.approx([low, high], abs=6e-5)
+    assert found.difference == found.difference_upper == one[0] / one[1] - other[0] / other[1]
     turned = difference(whole(*other), whole(*one))
-    assert turned["interval"] == pytest.approx([-high, -low], abs=6e-5)
-    assert turned["difference"] == -found["difference"]
+    assert turned.interval == pytest.approx([-high, -low], abs=6e-5)
+    assert turned.difference == -found.difference
 
 
 def test_what_stopped_rows_leave_open_widens_a_difference() -> None:
     sure, control = whole(30, 100), whole(10, 100)
-    doubt = {**sure, "rate_upper": 0.5, "interval": [sure["interval"][0], 0.6]}
+    doubt = replace(sure, rate_upper=0.5, interval=[sure.interval[0], 0.6])
     found = difference(doubt, control)
-    assert (found["difference"], found["difference_upper"]) == pytest.approx((0.2, 0.4))
+    assert (found.difference, found.difference_upper) == pytest.approx((0.2, 0.4))
     plain = difference(sure, control)
-    assert found["interval"][0] == plain["interval"][0]
-    assert found["interval"][1] > plain["interval"][1]
+    assert found.interval[0] == plain.interval[0]
+    assert found.interval[1] > plain.interval[1]
     turned = difference(control, doubt)
-    assert (turned["difference"], turned["difference_upper"]) == pytest.approx((-0.4, -0.2))
+    assert (turned.difference, turned.difference_upper) == pytest.approx((-0.4, -0.2))
 
 
 def test_the_interval_of_a_difference_holds_as_often_as_it_says() -> None:
@@ -361,11 +361,12 @@ def test_the_interval_of_a_difference_holds_as_often_as_it_says() -> None:
     held = 0
     for _ in range(400):
         sides = []
-        for share, documents in ((0.3, 60), (0.1, 40)):
-            hits, document = beta_binomial(rng, documents, share, 0.3)
+        for truth, documents in ((0.3, 60), (0.1, 40)):
+            hits, document = beta_binomial(rng, documents, truth, 0.3)
             low, high, _ = document_interval(hits, document)
-            sides.append({"rate": hits.mean(), "rate_upper": hits.mean(), "interval": [low, high]})
-        low, high = difference(*sides)["interval"]
+            share = float(hits.mean())
+            sides.append(Rate(count=int(hits.sum()), rate=share, rate_upper=share, interval=[low, high]))
+        low, high = difference(*sides).interval
         held += low <= 0.2 <= high
     assert 365 <= held <= 396
 

@@ -8,6 +8,7 @@ import time
 from statistics import NormalDist
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -17,6 +18,8 @@ from hypothesis import strategies as st
 from rote.analysis.rates import log_prob_bounds, np_rates, rates, rates_by
 from rote.errors import InputError
 from rote.odds import wilson
+from rote.store.files import plain
+from rote.store.summary import BorderTokens, NearTau, Passing, Rate, Rates, RepetitionRates, SplitRates
 from tests.reference import rates as reference
 
 QUERIES = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000]
@@ -35,8 +38,8 @@ checked = settings(deadline=None, max_examples=60)
 
 
 def row(log_prob: float, **other: Any) -> dict[str, Any]:
-    plain: dict[str, Any] = {"example_id": "a", "scheme": "s", "greedy": False, "stopped": False, "margins": [1.0]}
-    return {**plain, "log_prob": log_prob, "repetitions": None, "split": None, **other}
+    usual: dict[str, Any] = {"example_id": "a", "scheme": "s", "greedy": False, "stopped": False, "margins": [1.0]}
+    return {**usual, "log_prob": log_prob, "repetitions": None, "split": None, **other}
 
 
 def table(rows: list[dict[str, Any]]) -> pl.DataFrame:
@@ -66,10 +69,10 @@ def rows(draw: st.DrawFn, lowest: float = -900, stopped_below: float = -7) -> li
     return drawn
 
 
-def check(rate: dict[str, Any], counted: tuple[int, int], total: int) -> None:
-    assert (rate["count"], rate["rate"], rate["rate_upper"]) == (counted[0], counted[0] / total, counted[1] / total)
-    assert rate["interval"] == [wilson(counted[0], total)[0], wilson(counted[1], total)[1]]
-    assert rate["interval"][0] <= rate["rate"] <= rate["rate_upper"] <= rate["interval"][1]
+def check(rate: Rate, counted: tuple[int, int], total: int) -> None:
+    assert (rate.count, rate.rate, rate.rate_upper) == (counted[0], counted[0] / total, counted[1] / total)
+    assert rate.interval == [wilson(counted[0], total)[0], wilson(counted[1], total)[1]]
+    assert rate.interval[0] <= rate.rate <= rate.rate_upper <= rate.interval[1]
 
 
 @checked
@@ -78,27 +81,27 @@ def test_every_rate_is_the_rows_counted(drawn: list[dict[str, Any]]) -> None:
     result = rates(table(drawn), tau=0.001)
     total = len(drawn)
     greedy = sum(each["greedy"] for each in drawn)
-    assert result["examples"] == total
-    assert result["stopped"] == sum(each["stopped"] for each in drawn)
-    check(result["greedy_rate"], (greedy, greedy), total)
-    check(result["rate_at_tau"], reference.count(drawn, lambda x: x >= math.log(0.001)), total)
-    check(result["rate_at_0.0001"], reference.count(drawn, lambda x: x >= math.log(0.0001)), total)
-    check(result["maximum_rate"], reference.count(drawn, lambda x: x > -math.inf), total)
-    assert [(cell["n"], cell["p"]) for cell in result["np_table"]] == [(n, p) for n in QUERIES for p in CHANCES]
-    for cell in result["np_table"]:
-        n, p = cell["n"], cell["p"]
+    assert result.examples == total
+    assert result.stopped == sum(each["stopped"] for each in drawn)
+    check(result.greedy_rate, (greedy, greedy), total)
+    check(result.rate_at_tau, reference.count(drawn, lambda x: x >= math.log(0.001)), total)
+    check(result.rate_at_1e_4, reference.count(drawn, lambda x: x >= math.log(0.0001)), total)
+    check(result.maximum_rate, reference.count(drawn, lambda x: x > -math.inf), total)
+    assert [(cell.n, cell.p) for cell in result.np_table] == [(n, p) for n in QUERIES for p in CHANCES]
+    for cell in result.np_table:
+        n, p = cell.n, cell.p
         check(cell, reference.count(drawn, lambda x, n=n, p=p: reference.reaches(x, n, p)), total)  # type: ignore[misc]
-    json.dumps(result, allow_nan=False)
+    assert msgspec.convert(json.loads(json.dumps(plain(result), allow_nan=False)), Rates) == result
 
 
 @settings(deadline=None, max_examples=40)
 @given(rows(lowest=-6, stopped_below=-3))
 def test_passing_greedy_is_the_first_n_that_does(drawn: list[dict[str, Any]]) -> None:
     limit = 300
-    result = rates(table(drawn))["n_passing_greedy"]
+    result = rates(table(drawn)).n_passing_greedy
     for p in CHANCES:
         certain, possible = reference.passing(drawn, p, limit)
-        passing = result[f"{p:g}"]
+        passing = vars(result[f"{p:g}"])
         for name, first in (("n", certain), ("n_lower", possible)):
             assert passing[name] == first if first is not None else (passing[name] is None or passing[name] > limit)
             assert passing[f"log10_{name}"] == (None if passing[name] is None else math.log10(passing[name]))
@@ -113,48 +116,50 @@ def test_what_is_stopped_only_widens(drawn: list[dict[str, Any]], true: list[dic
         if each["stopped"]:
             each.update(stopped=False, log_prob=min(each["log_prob"], true[i % len(true)]["log_prob"]))
     known, truth = rates(table(drawn)), rates(table(revealed))
-    pairs = [(known[name], truth[name]) for name in ("greedy_rate", "rate_at_tau", "rate_at_0.0001", "maximum_rate")]
-    for before, after in pairs + list(zip(known["np_table"], truth["np_table"], strict=True)):
-        assert before["rate"] <= after["rate"] <= before["rate_upper"]
-    assert known["rate_at_tau"] == truth["rate_at_tau"]  # bounds lie below log tau
-    for p, passing in known["n_passing_greedy"].items():
-        exact = truth["n_passing_greedy"][p]["log10_n"]
+    names = ("greedy_rate", "rate_at_tau", "rate_at_1e_4", "maximum_rate")
+    pairs = [(getattr(known, name), getattr(truth, name)) for name in names]
+    for before, after in pairs + list(zip(known.np_table, truth.np_table, strict=True)):
+        assert before.rate <= after.rate <= before.rate_upper
+    assert known.rate_at_tau == truth.rate_at_tau  # bounds lie below log tau
+    for p, passing in known.n_passing_greedy.items():
+        exact = truth.n_passing_greedy[p].log10_n
         exact = math.inf if exact is None else exact
-        lower, upper = passing["log10_n_lower"], passing["log10_n"]
+        lower, upper = passing.log10_n_lower, passing.log10_n
         assert (math.inf if lower is None else lower) <= exact <= (math.inf if upper is None else upper)
 
 
 def test_passing_greedy_beyond_the_floats() -> None:
     scores = table([row(0.0, greedy=True), row(-800.0)])
-    passing = rates(scores)["n_passing_greedy"]["0.5"]
-    assert passing["n"] is None
-    assert passing["log10_n"] == pytest.approx((800 + math.log(math.log(2))) / math.log(10))
-    just = rates(table([row(0.0, greedy=True), row(-690.0)]))["n_passing_greedy"]["0.5"]
-    assert just["log10_n"] == pytest.approx((690 + math.log(math.log(2))) / math.log(10))
-    assert float(just["n"]) > 1e299
+    passing = rates(scores).n_passing_greedy["0.5"]
+    assert passing.n is None
+    assert passing.log10_n == pytest.approx((800 + math.log(math.log(2))) / math.log(10))
+    just = rates(table([row(0.0, greedy=True), row(-690.0)])).n_passing_greedy["0.5"]
+    assert just.log10_n == pytest.approx((690 + math.log(math.log(2))) / math.log(10))
+    assert just.n is not None
+    assert float(just.n) > 1e299
 
 
 def test_numbers_of_queries_are_given_down_to_1e_300() -> None:
     border = math.log(1e-300)
     for log_prob, counted in ((border, True), (math.nextafter(border, -math.inf), False)):
-        passing = rates(table([row(0.0, greedy=True), row(log_prob)]))["n_passing_greedy"]
+        passing = rates(table([row(0.0, greedy=True), row(log_prob)])).n_passing_greedy
         for p in CHANCES:
             found = passing[f"{p:g}"]
-            assert (found["n"] is not None) is counted
-            assert found["log10_n"] == pytest.approx(300 + math.log10(-math.log1p(-p)), rel=1e-12)
+            assert (found.n is not None) is counted
+            assert found.log10_n == pytest.approx(300 + math.log10(-math.log1p(-p)), rel=1e-12)
 
 
 def test_passing_greedy_never() -> None:
-    never = {"n": None, "log10_n": None, "n_lower": None, "log10_n_lower": None}
-    assert rates(table([row(-0.1, greedy=True)]))["n_passing_greedy"]["0.1"] == never
-    assert rates(table([row(-0.1, greedy=True), row(-math.inf)]))["n_passing_greedy"]["0.1"] == never
-    perhaps = rates(table([row(-0.1, greedy=True), row(-10.0, stopped=True)]))["n_passing_greedy"]["0.1"]
-    assert perhaps["n"] is None
-    assert perhaps["n_lower"] == 2321  # ceil(ln 0.9 / ln(1 - e**-10))
+    never = Passing(n=None, log10_n=None, n_lower=None, log10_n_lower=None)
+    assert rates(table([row(-0.1, greedy=True)])).n_passing_greedy["0.1"] == never
+    assert rates(table([row(-0.1, greedy=True), row(-math.inf)])).n_passing_greedy["0.1"] == never
+    perhaps = rates(table([row(-0.1, greedy=True), row(-10.0, stopped=True)])).n_passing_greedy["0.1"]
+    assert perhaps.n is None
+    assert perhaps.n_lower == 2321  # ceil(ln 0.9 / ln(1 - e**-10))
 
 
 def test_maximum_rate_does_not_underflow() -> None:
-    assert rates(table([row(-5000.0), row(-math.inf)]))["maximum_rate"]["count"] == 1
+    assert rates(table([row(-5000.0), row(-math.inf)])).maximum_rate.count == 1
 
 
 def test_numerically_uncertain_rows_are_counted() -> None:
@@ -166,23 +171,23 @@ def test_numerically_uncertain_rows_are_counted() -> None:
         + [row(tau + 0.06, margins=[0.3, math.inf, math.nan]), row(-math.inf, margins=[0.05])]
     )
     result = rates(scores, tau=0.001, numeric_tolerance=0.05, border_tolerance=0.05)
-    assert result["near_tau"] == {"count": 4, "numeric_tolerance": 0.05}
-    assert result["border_tokens"] == {"count": 3, "border_tolerance": 0.05}
+    assert result.near_tau == NearTau(count=4, numeric_tolerance=0.05)
+    assert result.border_tokens == BorderTokens(count=3, border_tolerance=0.05)
 
 
 @given(rows())
 @settings(deadline=None, max_examples=40)
 def test_border_rows(drawn: list[dict[str, Any]]) -> None:
     expected = sum(any(abs(np.float32(margin)) < 0.25 for margin in each["margins"]) for each in drawn)
-    assert rates(table(drawn), border_tolerance=0.25)["border_tokens"]["count"] == expected
+    assert rates(table(drawn), border_tolerance=0.25).border_tokens.count == expected
 
 
 def test_what_lies_just_at_a_tolerance() -> None:
     """A log_prob that is off by the tolerance is within it; numbers that are exact in binary leave no doubt."""
     scores = table([row(-0.25), row(-0.2500001), row(0.0)])
-    assert rates(scores, tau=1, numeric_tolerance=0.25)["near_tau"]["count"] == 2
-    assert rates(scores, tau=1, numeric_tolerance=0)["near_tau"]["count"] == 1
-    assert rates(scores, tau=1)["rate_at_tau"]["count"] == 1
+    assert rates(scores, tau=1, numeric_tolerance=0.25).near_tau.count == 2
+    assert rates(scores, tau=1, numeric_tolerance=0).near_tau.count == 1
+    assert rates(scores, tau=1).rate_at_tau.count == 1
 
 
 def test_tolerances_and_tau_unless_given() -> None:
@@ -192,12 +197,13 @@ def test_tolerances_and_tau_unless_given() -> None:
     usual = {"tau": 0.001, "numeric_tolerance": 0.001, "border_tolerance": 0.001}
     found = rates(scores)
     assert found == rates(scores, **usual)
-    assert found["tau"] == 0.001
-    assert found["near_tau"] == {"count": 3, "numeric_tolerance": 0.001}
-    assert found["border_tokens"] == {"count": 2, "border_tolerance": 0.001}
-    assert rates_by(scores, "split") == [{"split": "train", **found}]
+    assert found.tau == 0.001
+    assert found.near_tau == NearTau(count=3, numeric_tolerance=0.001)
+    assert found.border_tokens == BorderTokens(count=2, border_tolerance=0.001)
+    assert rates_by(scores, "split") == [SplitRates(**vars(found), split="train")]
     other = {"tau": 0.01, "numeric_tolerance": 0.0005, "border_tolerance": 0.002}
-    assert rates_by(scores, "split", **other) == [{"split": "train", **rates(scores, **other)}]  # type: ignore[arg-type]
+    groups = rates_by(scores, "split", **other)  # type: ignore[call-overload]
+    assert groups == [SplitRates(**vars(rates(scores, **other)), split="train")]
 
 
 @settings(deadline=None, max_examples=40)
@@ -206,9 +212,9 @@ def test_tolerances_and_tau_unless_given() -> None:
 )
 def test_any_n_and_p(drawn: list[dict[str, Any]], queries: list[int], chances: list[float]) -> None:
     found = np_rates(table(drawn).drop("greedy", "margins"), queries=queries, chances=chances)
-    assert [(cell["n"], cell["p"]) for cell in found] == [(n, p) for n in queries for p in chances]
+    assert [(cell.n, cell.p) for cell in found] == [(n, p) for n in queries for p in chances]
     for cell in found:
-        n, p = cell["n"], cell["p"]
+        n, p = cell.n, cell.p
         if p < 1:  # else rounding decides: 1 - 1e-17 is 1
             check(cell, reference.count(drawn, lambda x, n=n, p=p: reference.reaches(x, n, p)), len(drawn))  # type: ignore[misc]
     assert np_rates(table([]), queries=queries, chances=chances) == []
@@ -231,15 +237,15 @@ def test_groups(drawn: list[dict[str, Any]]) -> None:
         assert groups == []
         return
     ordered = sorted(values - {None}) + ([None] if None in values else [])
-    assert [group["repetitions"] for group in groups] == ordered
+    assert [group.repetitions for group in groups] == ordered
     for group in groups:
-        alone = rates(table([each for each in drawn if each["repetitions"] == group["repetitions"]]), tau=0.01)
-        assert group == {"repetitions": group["repetitions"], **alone}
+        alone = rates(table([each for each in drawn if each["repetitions"] == group.repetitions]), tau=0.01)
+        assert group == RepetitionRates(**vars(alone), repetitions=group.repetitions)
 
 
 def test_groups_by_split() -> None:
     groups = rates_by(table([row(-1.0, split="train"), row(-2.0, split="held out")]), "split")
-    assert [(group["split"], group["examples"]) for group in groups] == [("held out", 1), ("train", 1)]
+    assert [(group.split, group.examples) for group in groups] == [("held out", 1), ("train", 1)]
 
 
 @given(st.integers(1, 10**6).flatmap(lambda total: st.tuples(st.integers(0, total), st.just(total))))
@@ -290,7 +296,7 @@ def test_bad_tables_are_named() -> None:
             with pytest.raises(InputError, match=f"{name} must be at least 0"):
                 rates(table([row(-1.0)]), **{name: tolerance})
     with pytest.raises(InputError, match="grouped"):
-        rates_by(table([row(-1.0)]), "scheme")  # type: ignore[arg-type]
+        rates_by(table([row(-1.0)]), "scheme")  # type: ignore[call-overload]
 
 
 def test_the_first_bad_row_is_named_wherever_it_stands() -> None:
@@ -311,7 +317,7 @@ def test_only_what_is_needed_must_be_there() -> None:
     scores = table([row(-1.0, margins=None), row(-2.0, margins=[0.0], greedy=None)])
     assert log_prob_bounds(scores.drop("greedy"))[1].tolist() == [-1.0, -2.0]
     assert log_prob_bounds(scores, "margins")[1].tolist() == [-1.0, -2.0]
-    assert rates(scores.with_columns(greedy=True))["border_tokens"]["count"] == 1
+    assert rates(scores.with_columns(greedy=True)).border_tokens.count == 1
     for name in ("example_id", "scheme", "log_prob", "stopped"):
         with pytest.raises(InputError, match=f"no column '{name}'"):
             log_prob_bounds(scores.drop(name))

@@ -16,7 +16,7 @@ from rote.analysis.sweep import perplexities, shortened
 from rote.decoding import GREEDY, Scheme
 from rote.errors import InputError
 from rote.extraction.verbatim import verbatim
-from rote.store.run import SCHEMA, _table
+from rote.store.table import SCHEMA, _table
 from rote.tokens import Example
 from tests.fakes import HashModel
 

@@ -95,21 +95,21 @@ def test_fixed_set_comparison(drawn: list[Rows], by_first: bool) -> None:
     fixed = {each["example_id"] for each in drawn[0]}
     for mine in deciding:
         fixed &= {each["example_id"] for each in mine if each["lower"] >= TAU}
-    assert (result["examples"], result["tolerance"], result["fixed_examples"]) == (len(drawn[0]), 2, len(fixed))
-    for each, mine in zip(result["models"], drawn, strict=True):
+    assert (result.examples, result.tolerance, result.fixed_examples) == (len(drawn[0]), 2, len(fixed))
+    for each, mine in zip(result.models, drawn, strict=True):
         certain, undecided, _ = reference.counts(mine, 2, TAU)
-        assert each["verbatim"]["count"] == sum(reference.verbatim(own, TAU) for own in mine)
-        assert (each["near"]["count"], each["undecided"]) == (certain, undecided)
-        assert each["near"]["rate_upper"] == (certain + undecided) / len(mine)
+        assert each.verbatim.count == sum(reference.verbatim(own, TAU) for own in mine)
+        assert (each.near.count, each.undecided) == (certain, undecided)
+        assert each.near.rate_upper == (certain + undecided) / len(mine)
         inside = [own for own in mine if own["example_id"] in fixed]
         lower = [own["lower"] for own in inside]
-        assert each["fixed"]["verbatim"] == sum(reference.verbatim(own, TAU) for own in inside)
-        assert each["fixed"]["near"] == sum(value >= TAU for value in lower)
-        assert each["fixed"]["mean_lower"] == pytest.approx(reference.average(lower), abs=1e-14)
+        assert each.fixed.verbatim == sum(reference.verbatim(own, TAU) for own in inside)
+        assert each.fixed.near == sum(value >= TAU for value in lower)
+        assert each.fixed.mean_lower == pytest.approx(reference.average(lower), abs=1e-14)
         mean_p_z = reference.average([reference.p_z(own) for own in inside])
-        assert each["fixed"]["mean_p_z"] == pytest.approx(mean_p_z, abs=1e-14)
+        assert each.fixed.mean_p_z == pytest.approx(mean_p_z, abs=1e-14)
         median = reference.quantile(lower, 0.5) if lower else None
-        assert each["fixed"]["median_lower"] == pytest.approx(median, abs=1e-14)
+        assert each.fixed.median_lower == pytest.approx(median, abs=1e-14)
 
 
 def test_what_differs_is_named() -> None:
@@ -133,12 +133,12 @@ def test_what_differs_is_named() -> None:
 
 
 def test_empty_comparisons() -> None:
-    assert compare_fixed({})["models"] == []
+    assert compare_fixed({}).models == []
     nothing = compare_fixed({"m": table([]), "n": table([])})
-    assert (nothing["examples"], nothing["tolerance"], nothing["fixed_examples"]) == (0, None, 0)
-    assert nothing["models"][0]["near"]["rate"] is None
+    assert (nothing.examples, nothing.tolerance, nothing.fixed_examples) == (0, None, 0)
+    assert nothing.models[0].near.rate is None
     assert width_table({}).height == 0
-    assert verbatim_in_larger(table([]), table([]))["rate"] is None
+    assert verbatim_in_larger(table([]), table([])).rate is None
 
 
 @checked
@@ -149,8 +149,8 @@ def test_verbatim_in_larger(drawn: list[Rows]) -> None:
     result = verbatim_in_larger(table(small), table(large).select(columns), tau=TAU)
     new = {each["example_id"] for each in small if reference.unlocked(each, TAU)}
     both = sorted(each["example_id"] for each in large if each["example_id"] in new and reference.verbatim(each, TAU))
-    assert (result["unlocked"], result["example_ids"], result["count"]) == (len(new), both, len(both))
-    assert result["rate"] == (len(both) / len(new) if new else None)
+    assert (result.unlocked, result.example_ids, result.count) == (len(new), both, len(both))
+    assert result.rate == (len(both) / len(new) if new else None)
 
 
 def test_verbatim_in_larger_refuses_stopped_rows() -> None:

@@ -7,6 +7,7 @@ import math
 import time
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -27,6 +28,8 @@ from rote.analysis.near.rates import (
 )
 from rote.errors import InputError
 from rote.odds import wilson
+from rote.store.files import plain
+from rote.store.summary import NearSummary, Recovered, SearchCost, Share, Shell
 from tests.analysis.near.tables import SCHEMA, TAU, row, rows, table
 from tests.reference import nearverbatim as reference
 
@@ -38,28 +41,26 @@ QUANTILES = ["0.05", "0.25", "0.5", "0.75", "0.95"]
 EVERY = (near_rates, unlocked, scatter, mass_gain, shells, recovery, near_summary)
 
 
-def check(share: Any, count: int, count_upper: int, total: int) -> None:
-    assert share["count"] == count
-    assert share["rate"] == (count / total if total else None)
-    assert share["rate_upper"] == (count_upper / total if total else None)
-    assert share["interval"] == [wilson(count, total)[0], wilson(count_upper, total)[1]]
+def check(share: Share, count: int, count_upper: int, total: int) -> None:
+    assert share.count == count
+    assert share.rate == (count / total if total else None)
+    assert share.rate_upper == (count_upper / total if total else None)
+    assert share.interval == [wilson(count, total)[0], wilson(count_upper, total)[1]]
 
 
 @checked
 @given(rows())
 def test_rates_are_the_rows_counted(drawn: Rows) -> None:
     found = near_rates(table(drawn), tau=TAU)
-    assert [each["tolerance"] for each in found] == list(range(len(drawn[0]["lower_by_tolerance"])))
+    assert [each.tolerance for each in found] == list(range(len(drawn[0]["lower_by_tolerance"])))
     known = sum(each["greedy_distance"] is not None for each in drawn)
     for each in found:
-        certain, undecided, greedy = reference.counts(drawn, each["tolerance"], TAU)
-        check(each["probabilistic"], certain, certain + undecided, len(drawn))
-        assert each["undecided"] == undecided
-        check(each["greedy"], greedy, greedy, known)
-        assert each["greedy_missing"] == len(drawn) - known
-    assert [each["probabilistic"]["count"] for each in found] == sorted(
-        each["probabilistic"]["count"] for each in found
-    )
+        certain, undecided, greedy = reference.counts(drawn, each.tolerance, TAU)
+        check(each.probabilistic, certain, certain + undecided, len(drawn))
+        assert each.undecided == undecided
+        check(each.greedy, greedy, greedy, known)
+        assert each.greedy_missing == len(drawn) - known
+    assert [each.probabilistic.count for each in found] == sorted(each.probabilistic.count for each in found)
 
 
 @checked
@@ -99,26 +100,25 @@ def test_scatter_has_every_example_at_every_tolerance(drawn: Rows) -> None:
 @given(rows())
 def test_gain_and_its_ccdf(drawn: Rows) -> None:
     result = mass_gain(table(drawn), tau=TAU)
-    assert result["estimate"] is True
+    assert result.estimate is True
     gains = [reference.gain(each) for each in drawn]
     extracted = [reference.gain(each) for each in drawn if each["lower"] >= TAU]
-    assert result["examples"]["gain_estimate"].to_list() == pytest.approx(gains, abs=1e-15)
-    assert result["clamped"] == pytest.approx(sum(reference.p_z(each) > each["lower"] for each in drawn), abs=1)
+    assert result.examples["gain_estimate"].to_list() == pytest.approx(gains, abs=1e-15)
+    assert result.clamped == pytest.approx(sum(reference.p_z(each) > each["lower"] for each in drawn), abs=1)
     largest = max(0.0, *(reference.p_z(each) - each["lower"] for each in drawn))
-    assert result["largest_clamped"] == pytest.approx(largest, abs=1e-14)
-    assert list(result["population"]["quantiles"]) == list(result["extractable"]["quantiles"]) == QUANTILES
-    for name, values in (("population", gains), ("extractable", extracted)):
-        numbers = result[name]
-        assert numbers["examples"] == len(values)
+    assert result.largest_clamped == pytest.approx(largest, abs=1e-14)
+    assert list(result.population.quantiles) == list(result.extractable.quantiles) == QUANTILES
+    for numbers, values in ((result.population, gains), (result.extractable, extracted)):
+        assert numbers.examples == len(values)
         if not values:
-            assert {numbers["mean"], *numbers["quantiles"].values(), *numbers["at_least"].values()} == {None}
+            assert {numbers.mean, *numbers.quantiles.values(), *numbers.at_least.values()} == {None}
             continue
-        assert numbers["mean"] == pytest.approx(reference.average(values), abs=1e-14)
-        for q, value in numbers["quantiles"].items():
+        assert numbers.mean == pytest.approx(reference.average(values), abs=1e-14)
+        for q, value in numbers.quantiles.items():
             assert value == pytest.approx(reference.quantile(values, float(q)), abs=1e-14)
-    measured = result["examples"].filter("extractable")["gain_estimate"].to_list()
-    for name, values in (("ccdf", result["examples"]["gain_estimate"].to_list()), ("ccdf_extractable", measured)):
-        curve = result[name]
+    every = result.examples["gain_estimate"].to_list()
+    measured = result.examples.filter("extractable")["gain_estimate"].to_list()
+    for curve, values in ((result.ccdf, every), (result.ccdf_extractable, measured)):
         assert curve["gain"].to_list() == sorted(set(values))
         assert curve["share_above"].to_list() == [reference.share_above(values, at) for at in curve["gain"]]
 
@@ -128,57 +128,61 @@ def test_gain_by_hand() -> None:
     result = mass_gain(
         table([row("a", half, [0.5, 0.75]), row("b", half, [0.25, 0.25]), row("c", -math.inf, [0.0, 0.0005])])
     )
-    assert result["examples"].rows() == [("a", True, 0.25), ("b", True, 0.0), ("c", False, 0.0005)]
-    assert (result["clamped"], result["largest_clamped"]) == (1, 0.25)
-    assert result["population"]["at_least"] == {"0.001": 1 / 3, "0.01": 1 / 3, "0.1": 1 / 3}
-    assert result["extractable"]["at_least"] == {"0.001": 0.5, "0.01": 0.5, "0.1": 0.5}
-    assert result["ccdf"].rows() == [(0.0, 1.0), (0.0005, 2 / 3), (0.25, 1 / 3)]
+    assert result.examples.rows() == [("a", True, 0.25), ("b", True, 0.0), ("c", False, 0.0005)]
+    assert (result.clamped, result.largest_clamped) == (1, 0.25)
+    assert result.population.at_least == {"0.001": 1 / 3, "0.01": 1 / 3, "0.1": 1 / 3}
+    assert result.extractable.at_least == {"0.001": 0.5, "0.01": 0.5, "0.1": 0.5}
+    assert result.ccdf.rows() == [(0.0, 1.0), (0.0005, 2 / 3), (0.25, 1 / 3)]
     # A gain of just the size that is asked for counts, and one of nothing is not clamped.
     gains = [0.0005, 0.001, 0.0015, 0.007, 0.01, 0.015, 0.07, 0.1, 0.15, 0.25]
     result = mass_gain(table([row(str(gain), -math.inf, [0.0, gain]) for gain in gains] + [row("a", half, [0.5, 0.5])]))
-    assert result["population"]["at_least"] == {"0.001": 9 / 11, "0.01": 6 / 11, "0.1": 3 / 11}
-    assert (result["clamped"], result["largest_clamped"]) == (0, 0.0)
+    assert result.population.at_least == {"0.001": 9 / 11, "0.01": 6 / 11, "0.1": 3 / 11}
+    assert (result.clamped, result.largest_clamped) == (0, 0.0)
 
 
 @checked
 @given(rows())
 def test_shells(drawn: Rows) -> None:
     result = shells(table(drawn), tau=TAU)
-    assert result["estimate"] is True
+    assert result.estimate is True
     expected = {each["example_id"]: reference.shells(each) for each in drawn}
-    for name, extractable, mass, share in result["examples"].rows():
+    for name, extractable, mass, share in result.examples.rows():
         assert mass == pytest.approx(expected[name], abs=1e-15)
         assert min(mass) >= 0
         assert (share is None) == (sum(mass) == 0)
         assert share is None or sum(share) == pytest.approx(1)
         assert extractable == (drawn[int(name)]["lower"] >= TAU)
-    for group, chosen in (("population", drawn), ("extractable", [each for each in drawn if each["lower"] >= TAU])):
+    extracted = [each for each in drawn if each["lower"] >= TAU]
+    for group, spread, chosen in (
+        (result.population, result.verbatim_share.population, drawn),
+        (result.extractable, result.verbatim_share.extractable, extracted),
+    ):
         masses = [reference.shells(each) for each in chosen]
         shares = [[part / sum(each) for part in each] for each in masses if sum(each) > 1e-290]
         if len(shares) < len([each for each in masses if sum(each) > 0]):
             continue  # quotients of the very smallest floats are not worth comparing
-        for e, numbers in enumerate(result[group]):
-            assert numbers["tolerance"] == e
-            assert numbers["mean_mass"] == pytest.approx(reference.average([each[e] for each in masses]), abs=1e-14)
-            assert numbers["mean_share"] == pytest.approx(reference.average([each[e] for each in shares]), abs=1e-12)
+        for e, numbers in enumerate(group):
+            assert numbers.tolerance == e
+            assert numbers.mean_mass == pytest.approx(reference.average([each[e] for each in masses]), abs=1e-14)
+            assert numbers.mean_share == pytest.approx(reference.average([each[e] for each in shares]), abs=1e-12)
             if shares:
                 middle = reference.quantile([each[e] for each in shares], 0.5)
-                assert numbers["median_share"] == pytest.approx(middle, abs=1e-12)
-        assert result["verbatim_share"][group]["examples"] == len(shares)
+                assert numbers.median_share == pytest.approx(middle, abs=1e-12)
+        assert spread.examples == len(shares)
         verbatim = reference.average([each[0] for each in shares])
-        assert result["verbatim_share"][group]["mean"] == pytest.approx(verbatim, abs=1e-12)
-        assert list(result["verbatim_share"][group]["quantiles"]) == QUANTILES
-        for q, value in result["verbatim_share"][group]["quantiles"].items():
+        assert spread.mean == pytest.approx(verbatim, abs=1e-12)
+        assert list(spread.quantiles) == QUANTILES
+        for q, value in spread.quantiles.items():
             if shares:
                 assert value == pytest.approx(reference.quantile([each[0] for each in shares], float(q)), abs=1e-12)
 
 
 def test_shells_by_hand() -> None:
     result = shells(table([row("a", math.log(0.5), [0.5, 0.5, 0.75]), row("b", -math.inf, [0.0, 0.0, 0.0])]))
-    assert result["examples"].rows()[1] == ("b", False, [0.0, 0.0, 0.0], None)
-    assert result["extractable"][2] == {"tolerance": 2, "mean_mass": 0.25, "mean_share": 1 / 3, "median_share": 1 / 3}
-    assert result["population"][0]["mean_mass"] == 0.25
-    assert result["verbatim_share"]["population"]["quantiles"]["0.5"] == pytest.approx(2 / 3)
+    assert result.examples.rows()[1] == ("b", False, [0.0, 0.0, 0.0], None)
+    assert result.extractable[2] == Shell(tolerance=2, mean_mass=0.25, mean_share=1 / 3, median_share=1 / 3)
+    assert result.population[0].mean_mass == 0.25
+    assert result.verbatim_share.population.quantiles["0.5"] == pytest.approx(2 / 3)
 
 
 @checked
@@ -186,12 +190,12 @@ def test_shells_by_hand() -> None:
 def test_recovery(drawn: Rows) -> None:
     result = recovery(table(drawn), tau=TAU)
     known = [each for each in drawn if reference.verbatim(each, TAU)]
-    assert result["verbatim"] == len(known)
-    for name, tolerance in (("at_zero", 0), ("at_tolerance", -1)):
+    assert result.verbatim == len(known)
+    for recovered, tolerance in ((result.at_zero, 0), (result.at_tolerance, -1)):
         missed = [each["example_id"] for each in known if each["lower_by_tolerance"][tolerance] < TAU]
-        assert result[name]["missed"] == missed
-        check(result[name], len(known) - len(missed), len(known) - len(missed), len(known))
-    assert result["extra"] == sum(reference.unlocked(each, TAU, 0) for each in drawn)
+        assert recovered.missed == missed
+        check(recovered, len(known) - len(missed), len(known) - len(missed), len(known))
+    assert result.extra == sum(reference.unlocked(each, TAU, 0) for each in drawn)
 
 
 @settings(deadline=None, max_examples=30)
@@ -220,13 +224,15 @@ def test_prompts_needed(drawn: Rows, verbatim: bool) -> None:
 @given(rows())
 def test_prompt_rates(drawn: Rows) -> None:
     cells = prompt_rates(table(drawn))
-    assert [(each["n"], each["p"]) for each in cells] == [(n, p) for n in QUERIES for p in (0.5, 0.9, 0.999)]
+    assert [(each.n, each.p) for each in cells] == [(n, p) for n in QUERIES for p in (0.5, 0.9, 0.999)]
     for each in cells:
-        for bound, share in (("lower", each["rate"]), ("upper", each["rate_upper"])):
-            excess = [reference.excess(own[bound], each["n"], each["p"]) for own in drawn]
+        for bound, share in (("lower", each.rate), ("upper", each.rate_upper)):
+            excess = [reference.excess(own[bound], each.n, each.p) for own in drawn]
+            assert share is not None
             least, most = (sum(value >= border for value in excess) for border in (ROUNDING, -ROUNDING))
             assert least <= round(share * len(drawn)) <= most
-        check(each, each["count"], round(each["rate_upper"] * len(drawn)), len(drawn))
+        assert each.rate_upper is not None
+        check(each, each.count, round(each.rate_upper * len(drawn)), len(drawn))
 
 
 def test_prompts_at_a_tolerance_between() -> None:
@@ -246,7 +252,7 @@ def test_prompts_at_a_tolerance_between() -> None:
     assert prompts_needed(scores).rows() == prompts_needed(scores, tolerance=2).rows()
     assert prompt_rates(scores) == prompt_rates(scores, tolerance=2)
     assert prompts_needed(table([]), tolerance=3).height == 0
-    assert [cell["rate"] for cell in prompt_rates(table([]), queries=[1], chances=[0.5], tolerance=3)] == [None]
+    assert [cell.rate for cell in prompt_rates(table([]), queries=[1], chances=[0.5], tolerance=3)] == [None]
     for bad in (-1, 3):
         with pytest.raises(InputError, match=f"between 0 and the search's 2, not {bad}"):
             prompt_rates(scores, tolerance=bad)
@@ -272,8 +278,8 @@ def test_equal_ones_stay_in_the_order_of_the_rows() -> None:
 
 def test_greedy_generations_at_the_tolerance_are_within_it() -> None:
     found = near_rates(table([row(str(d), -1.0, [0.5, 0.5, 0.5], greedy_distance=d) for d in (None, 0, 1, 2, 3, 4)]))
-    assert [each["greedy"]["count"] for each in found] == [1, 2, 3]
-    assert [(each["greedy"]["rate"], each["greedy_missing"]) for each in found] == [(0.2, 1), (0.4, 1), (0.6, 1)]
+    assert [each.greedy.count for each in found] == [1, 2, 3]
+    assert [(each.greedy.rate, each.greedy_missing) for each in found] == [(0.2, 1), (0.4, 1), (0.6, 1)]
 
 
 @checked
@@ -292,32 +298,37 @@ def test_top_candidates(drawn: Rows, count: int) -> None:
 def test_summary_agrees_with_its_parts_and_is_json(drawn: Rows) -> None:
     scores = table(drawn)
     summary = near_summary(scores, tau=TAU)
-    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    written = json.loads(json.dumps(plain(summary), allow_nan=False))
+    assert written == plain(summary)
+    assert msgspec.convert(written, NearSummary) == summary
     new = unlocked(scores, tau=TAU)
-    assert summary["unlocked"]["count"] == new.height
-    assert summary["unlocked"]["zero"] == new.filter(pl.col("verbatim") == "zero").height
-    assert summary["unlocked"]["zero"] + summary["unlocked"]["sub_threshold"] == new.height
+    assert summary.unlocked.count == new.height
+    assert summary.unlocked.zero == new.filter(pl.col("verbatim") == "zero").height
+    assert summary.unlocked.zero + summary.unlocked.sub_threshold == new.height
     open_ones = [each for each in drawn if each["lower"] < TAU <= each["upper"]]
-    assert summary["unlocked"]["undecided"] == sum(not reference.verbatim(each, TAU) for each in open_ones)
-    assert sum(summary["verdicts"].values()) == summary["examples"] == len(drawn)
-    assert summary["mean_lower"] == pytest.approx(reference.average([each["lower"] for each in drawn]), abs=1e-14)
-    assert summary["mean_upper"] == pytest.approx(reference.average([each["upper"] for each in drawn]), abs=1e-14)
-    assert summary["token_evals"] == {"total": 100 * len(drawn), "mean": 100.0 if drawn else None}
-    assert summary["tau"] == TAU
-    assert summary["tolerance"] == (len(drawn[0]["lower_by_tolerance"]) - 1 if drawn else None)
-    assert summary["verdicts"]["not extractable"] == sum(each["upper"] < TAU for each in drawn)
-    assert summary["mean_p_z"] == pytest.approx(reference.average([reference.p_z(each) for each in drawn]), abs=1e-14)
+    assert summary.unlocked.undecided == sum(not reference.verbatim(each, TAU) for each in open_ones)
+    assert sum(summary.verdicts.values()) == summary.examples == len(drawn)
+    assert summary.mean_lower == pytest.approx(reference.average([each["lower"] for each in drawn]), abs=1e-14)
+    assert summary.mean_upper == pytest.approx(reference.average([each["upper"] for each in drawn]), abs=1e-14)
+    assert summary.token_evals == SearchCost(total=100 * len(drawn), mean=100.0 if drawn else None)
+    assert summary.tau == TAU
+    assert summary.tolerance == (len(drawn[0]["lower_by_tolerance"]) - 1 if drawn else None)
+    assert summary.verdicts["not extractable"] == sum(each["upper"] < TAU for each in drawn)
+    assert summary.mean_p_z == pytest.approx(reference.average([reference.p_z(each) for each in drawn]), abs=1e-14)
     whole = recovery(scores, tau=TAU)
-    for name in ("at_zero", "at_tolerance"):
-        assert summary["recovery"][name] == {**whole[name], "missed": len(whole[name]["missed"])}
-    assert (summary["recovery"]["verbatim"], summary["recovery"]["extra"]) == (whole["verbatim"], whole["extra"])
-    for name, parts in (("gain", mass_gain(scores, tau=TAU)), ("shells", shells(scores, tau=TAU))):
-        assert summary[name] == {key: part for key, part in parts.items() if not isinstance(part, pl.DataFrame)}
-        assert len(summary[name]) >= 4
+    for counted, listed in (
+        (summary.recovery.at_zero, whole.at_zero),
+        (summary.recovery.at_tolerance, whole.at_tolerance),
+    ):
+        assert counted == Recovered(**{**vars(listed), "missed": len(listed.missed)})
+    assert (summary.recovery.verbatim, summary.recovery.extra) == (whole.verbatim, whole.extra)
+    for own, parts in ((summary.gain, mass_gain(scores, tau=TAU)), (summary.shells, shells(scores, tau=TAU))):
+        assert vars(own) == {key: part for key, part in vars(parts).items() if not isinstance(part, pl.DataFrame)}
+        assert len(vars(own)) >= 4
     if drawn:
-        last = summary["rates"][-1]
-        assert summary["verdicts"]["extractable"] == last["probabilistic"]["count"]
-        assert summary["verdicts"]["undecided"] == last["undecided"]
+        last = summary.rates[-1]
+        assert summary.verdicts["extractable"] == last.probabilistic.count
+        assert summary.verdicts["undecided"] == last.undecided
 
 
 def test_an_empty_table() -> None:
@@ -328,31 +339,31 @@ def test_an_empty_table() -> None:
         scatter(empty),
         prompts_needed(empty),
         top_candidates(empty),
-        mass_gain(empty)["ccdf"],
+        mass_gain(empty).ccdf,
     ):
         assert frame.height == 0
     assert unlocked(empty).schema == unlocked(table([row("a", -1.0, [0.5])])).schema
-    assert shells(empty)["population"] == []
-    assert recovery(empty)["at_zero"]["rate"] is None
+    assert shells(empty).population == []
+    assert recovery(empty).at_zero.rate is None
     summary = near_summary(empty)
-    assert (summary["examples"], summary["tolerance"], summary["mean_lower"]) == (0, None, None)
+    assert (summary.examples, summary.tolerance, summary.mean_lower) == (0, None, None)
 
 
 def test_certain_and_impossible_rows() -> None:
     summary = near_summary(table([row("a", 0.0, [1.0, 1.0], greedy_distance=0)]))
-    assert summary["rates"][1]["probabilistic"]["rate"] == summary["rates"][0]["greedy"]["rate"] == 1
-    assert summary["shells"]["verbatim_share"]["extractable"]["mean"] == 1
-    assert all(each["rate"] == 1 for each in summary["prompts"])
+    assert summary.rates[1].probabilistic.rate == summary.rates[0].greedy.rate == 1
+    assert summary.shells.verbatim_share.extractable.mean == 1
+    assert all(each.rate == 1 for each in summary.prompts)
     assert prompts_needed(table([row("a", 0.0, [1.0])]))["most"].to_list() == [1, 1, 1]
     summary = near_summary(table([row(name, -math.inf, [0.0, 0.0]) for name in "ab"]))
-    assert summary["verdicts"] == {"extractable": 0, "not extractable": 2, "undecided": 0}
-    assert summary["shells"]["verbatim_share"]["population"]["mean"] is None
+    assert summary.verdicts == {"extractable": 0, "not extractable": 2, "undecided": 0}
+    assert summary.shells.verbatim_share.population.mean is None
     assert prompts_needed(table([row("a", -math.inf, [0.0], [5e-324])]))["fewest"].to_list() == [math.inf] * 3
 
 
 def test_rounding_beyond_one_and_between_bounds_is_forgiven() -> None:
     scores = table([row("a", 0.0, [1 + 1e-12], [1 - 1e-12])])
-    assert near_summary(scores)["mean_lower"] == near_summary(scores)["mean_upper"] == 1
+    assert near_summary(scores).mean_lower == near_summary(scores).mean_upper == 1
 
 
 def test_bad_tables_are_named() -> None:
