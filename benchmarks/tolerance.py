@@ -135,7 +135,7 @@ def main() -> None:
     size = arguments.tokens
     known, unseen = (path.read_bytes().decode() for path in (BUNDLED_TEXT, UNSEEN_TEXT))
     identity = model.identity()
-    print(f"{identity['name']}, {identity['dtype']} on {identity['device']}, torch {torch.__version__}")
+    print(f"{identity.name}, {identity.dtype} on {identity.device}, torch {torch.__version__}")
     print(f"{arguments.windows} windows of {size}+{size} tokens a text, {len(SCHEMES)} schemes")
     print(f"logit tolerance {model.logit_tolerance}; largest differences from the same windows scored alone:")
     columns = ("text", "scored", "logit", "token log-prob", "log p_z", "p_z", "exempt tokens", "crossed", "widest")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from dataclasses import asdict
@@ -15,7 +16,8 @@ import torch
 import rote
 from rote import GREEDY, InputError, Near, Run, Scheme
 from rote.extraction.near.distance import levenshtein
-from rote.store.run import SCHEMA
+from rote.store.summary import NearSummary
+from rote.store.table import SCHEMA
 from tests.jobs.support import SMALLEST_SHARD, Dying, Killed, same_table
 from tests.store.test_manifest import refused_unchanged
 
@@ -82,35 +84,44 @@ def _argmax(model: Any, history: tuple[int, ...]) -> int:
         return int(model.head(hidden[0, -1:]).argmax())
 
 
+def near_of(run: Run, scheme: Scheme | None = None) -> NearSummary:
+    """What the search came to, under the run's only scheme unless one is named."""
+    schemes = run.summary.schemes
+    (numbers,) = schemes.values() if scheme is None else [schemes[str(scheme)]]
+    assert numbers.near is not None
+    return numbers.near
+
+
 def test_the_summary_counts_the_table(finished: Run) -> None:
     rows, tau = finished.scores.to_dicts(), 0.001
-    (numbers,) = finished.summary["schemes"].values()
-    near = numbers["near"]
-    assert near["verdicts"] == {
+    near = near_of(finished)
+    assert near.verdicts == {
         name: sum(row["verdict"] == name for row in rows) for name in ("extractable", "not extractable", "undecided")
     }
-    for tolerance, rate in enumerate(near["rates"]):
-        assert rate["probabilistic"]["count"] == sum(row["lower_by_tolerance"][tolerance] >= tau for row in rows)
-        assert rate["greedy"]["count"] == sum(row["greedy_distance"] <= tolerance for row in rows)
-    assert near["unlocked"]["count"] == sum(math.exp(row["log_prob"]) < tau <= row["lower"] for row in rows)
-    assert near["token_evals"]["total"] == sum(row["near_token_evals"] for row in rows)
-    assert near["mean_p_z"] <= near["mean_lower"] + 1e-9 <= near["mean_upper"] + 1e-9
-    assert finished.summary["token_evals"] == 17 * len(rows)
+    for tolerance, rate in enumerate(near.rates):
+        assert rate.probabilistic.count == sum(row["lower_by_tolerance"][tolerance] >= tau for row in rows)
+        assert rate.greedy.count == sum(row["greedy_distance"] <= tolerance for row in rows)
+    assert near.unlocked.count == sum(math.exp(row["log_prob"]) < tau <= row["lower"] for row in rows)
+    assert near.token_evals.total == sum(row["near_token_evals"] for row in rows)
+    assert (near.mean_p_z or 0.0) <= (near.mean_lower or 0.0) + 1e-9 <= (near.mean_upper or 0.0) + 1e-9
+    assert None not in (near.mean_p_z, near.mean_lower, near.mean_upper)
+    assert finished.summary.token_evals == 17 * len(rows)
 
 
 def test_without_near_the_columns_are_null(bundled: Any, passage: str, tmp_path: Path) -> None:
     run = rote.scan(passage[:300], bundled, out=tmp_path / "run", **WINDOWS)
-    assert run.manifest["near"] is None
+    assert run.manifest.near is None
     assert run.scores.select(COLUMNS).null_count().row(0) == (run.scores.height,) * len(COLUMNS)
-    assert all("near" not in numbers for numbers in run.summary["schemes"].values())
+    assert all(numbers.near is None for numbers in run.summary.schemes.values())
+    stored = json.loads((run.folder / "summary.json").read_text())
+    assert all("near" not in numbers for numbers in stored["schemes"].values())
 
 
 def test_first_passes_alone_measure_no_greedy_distance(bundled: Any, passage: str, tmp_path: Path) -> None:
     run = rote.scan(passage[:300], bundled, out=tmp_path / "run", near=Near(tolerance=2, budget=17), **WINDOWS)
     assert run.scores["greedy_distance"].is_null().all()
     assert run.scores["near_token_evals"].to_list() == run.scores["token_evals"].to_list()
-    (numbers,) = run.summary["schemes"].values()
-    assert [rate["greedy"]["rate"] for rate in numbers["near"]["rates"]] == [None] * 3
+    assert [rate.greedy.rate for rate in near_of(run).rates] == [None] * 3
 
 
 @pytest.mark.parametrize(
@@ -135,7 +146,7 @@ def test_other_methods_fill_the_same_columns(near: Near, bundled: Any, passage: 
         assert row["token_evals"] == 17
     assert rows[0]["verdict"] == "extractable"
     for name, value in {"method": near.method, "samples": near.samples, "width": near.width}.items():
-        assert run.manifest["near"][name] == value
+        assert getattr(run.manifest.near, name) == value
 
 
 def test_several_schemes(bundled: Any, passage: str, tmp_path: Path) -> None:
@@ -147,7 +158,7 @@ def test_several_schemes(bundled: Any, passage: str, tmp_path: Path) -> None:
         assert own.drop("greedy_distance").equals(alone.scores.drop("greedy_distance"))
         measured = {(a, b) for a, b in zip(own["greedy_distance"], alone.scores["greedy_distance"], strict=True)}
         assert all(a == b or b is None for a, b in measured)
-        assert run.summary["schemes"][str(scheme)]["near"]["examples"] == own.height
+        assert near_of(run, scheme).examples == own.height
     greedy = run.scores.filter(pl.col("scheme") == "greedy").to_dicts()
     for row in greedy:  # all mass is on one output, so the bounds say where it is
         assert (row["lower"] > 0.5) <= (row["greedy_distance"] <= 2)

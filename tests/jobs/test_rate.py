@@ -21,6 +21,8 @@ from rote.corpus.documents import open_corpus
 from rote.corpus.formats import read_examples
 from rote.corpus.sampling import draw
 from rote.report.text.words import summary_lines
+from rote.store.files import plain
+from rote.store.summary import RateName
 from tests.cli.command import rote_here
 from tests.conftest import ROOT
 from tests.corpus.corpora import write_jsonl, write_splits, write_texts
@@ -70,48 +72,51 @@ def test_a_run_is_what_the_library_draws_and_scores(finished: Run, bundled: Any,
         main = example.metadata["corpus"] == "main"
         assert row["split"] == ("train" if main else "held-out")
         assert json.loads(row["metadata"]) == {**example.metadata, "split": row["split"]}
-    sampling = finished.manifest["sampling"]
-    assert {key: sampling[key] for key in DRAW} == DRAW
-    assert sampling["held_out_name"] == "unseen"
-    assert sampling["corpora"]["main"]["kind"] == "jsonl"
-    assert sampling["corpora"]["main"]["documents"] == 9
-    assert [run["skipped_documents"] for run in sampling["corpora"]["main"]["runs"]] == [
-        run.skipped_documents for run in drawn
-    ]
-    assert finished.summary["sampling"] == sampling
+    sampling = finished.manifest.sampling
+    assert sampling is not None
+    assert {key: getattr(sampling, key) for key in DRAW} == DRAW
+    assert sampling.held_out_name == "unseen"
+    main_corpus = sampling.corpora["main"]
+    assert main_corpus.kind == "jsonl"
+    assert main_corpus.documents == 9
+    assert [run.skipped_documents for run in main_corpus.runs] == [run.skipped_documents for run in drawn]
+    assert finished.summary.sampling == sampling
 
 
 def test_the_summary_keeps_the_held_out_corpus_out_of_the_rates(finished: Run) -> None:
     rows = with_origin(finished.scores)
-    (found,) = finished.summary["schemes"].values()
+    (found,) = finished.summary.schemes.values()
     own = rows.filter(pl.col("corpus") == "main")
-    assert found["rates"]["examples"] == own.height < rows.height
-    assert found["rates"]["rate_at_tau"] == sampled_rates(own)["rate_at_tau"]
-    tolerance = finished.summary["logit_tolerance"]
+    assert found.rates.examples == own.height < rows.height
+    assert found.rates.rate_at_tau == sampled_rates(own).rate_at_tau
+    tolerance = finished.summary.logit_tolerance
     limits = {"numeric_tolerance": 2 * tolerance * 6, "border_tolerance": tolerance}
-    assert found["by_split"] == rates_by(rows, "split", **limits, of=sampled_rates)
-    assert found["by_repetitions"] == rates_by(rows, "repetitions", **limits, of=sampled_rates)
-    assert [group["repetitions"] for group in found["by_repetitions"]] == [0, 150, None]
-    rate = found["rates"]["rate_at_tau"]
+    assert found.by_split == rates_by(rows, "split", **limits, of=sampled_rates)
+    assert found.by_repetitions == rates_by(rows, "repetitions", **limits, of=sampled_rates)
+    assert [group.repetitions for group in found.by_repetitions or []] == [0, 150, None]
+    rate = found.rates.rate_at_tau
     per_run = [
         own.filter(pl.col("run") == run).select((pl.col("log_prob") >= pl.lit(0.001).log()).mean()).item()
         for run in range(3)
     ]
-    assert rate["by_run"] == pytest.approx(per_run)
-    assert (rate["mean"], rate["deviation"]) == pytest.approx((mean(per_run), stdev(per_run)))
-    assert rate["effective"] < own.height / 3  # documents are known by heart or not at all
-    (entry,) = found["differences"]
-    assert (entry["split"], entry["control"]) == ("train", "held-out")
-    assert entry["rate_at_tau"]["difference"] == rate["rate"] > 0.2
+    assert rate.by_run == pytest.approx(per_run)
+    assert (rate.mean, rate.deviation) == pytest.approx((mean(per_run), stdev(per_run)))
+    assert rate.effective is not None
+    assert rate.effective < own.height / 3  # documents are known by heart or not at all
+    (entry,) = found.differences or []
+    assert (entry.split, entry.control) == ("train", "held-out")
+    assert entry.rate_at_tau.difference == rate.rate > 0.2
 
 
 def test_terminal_and_report_say_it(finished: Run) -> None:
-    (found,) = finished.summary["schemes"].values()
-    text = "\n".join(summary_lines(finished.manifest, finished.summary))
+    (found,) = finished.summary.schemes.values()
+    text = "\n".join(summary_lines(finished.finished))
     html = (finished.folder / "report.html").read_text(encoding="utf-8")
     page = re.sub(r"\s+", " ", re.sub(r"</?data[^>]*>", "", html))  # numbers stand in elements of their own
-    rate = found["rates"]["rate_at_tau"]
-    for shown in (f"{100 * rate['mean']:.1f}% ± {100 * rate['deviation']:.1f}%", "held-out", "95% interval", "seed 4"):
+    rate = found.rates.rate_at_tau
+    assert rate.mean is not None
+    assert rate.deviation is not None
+    for shown in (f"{100 * rate.mean:.1f}% ± {100 * rate.deviation:.1f}%", "held-out", "95% interval", "seed 4"):
         assert shown in text
         assert shown in page
     assert "train less held-out" in text
@@ -154,27 +159,28 @@ def test_a_renamed_corpus_is_the_same_run(
     corpus.symlink_to(corpora[0])
     held_out.symlink_to(corpora[1])
     again = rote.rate(corpus, bundled, out=finished.folder, held_out=held_out, **DRAW)
-    assert again.manifest["sampling"]["held_out_name"] == "unseen"
+    assert again.manifest.sampling is not None
+    assert again.manifest.sampling.held_out_name == "unseen"
 
 
 def test_splits_of_a_dataset_are_compared(model: Any, alice: str, tmp_path: Path) -> None:
     rows = [{"text": alice[3000 * i :][:900]} for i in range(6)]
     folder = write_splits(tmp_path / "d", {"train": rows[:4], "test": rows[4:]})
     run = rote.rate(folder, model, out=tmp_path / "run", **DRAW | {"runs": 1})
-    (found,) = run.summary["schemes"].values()
-    assert [group["split"] for group in found["by_split"]] == ["test", "train"]
-    assert [(entry["split"], entry["control"]) for entry in found["differences"]] == [("train", "test")]
-    assert found["rates"]["rate_at_tau"]["deviation"] is None
-    assert found["rates"]["examples"] == run.scores.height
-    assert "one run" in "\n".join(summary_lines(run.manifest, run.summary))
+    (found,) = run.summary.schemes.values()
+    assert [group.split for group in found.by_split or []] == ["test", "train"]
+    assert [(entry.split, entry.control) for entry in found.differences or []] == [("train", "test")]
+    assert found.rates.rate_at_tau.deviation is None
+    assert found.rates.examples == run.scores.height
+    assert "one run" in "\n".join(summary_lines(run.finished))
 
 
 def test_rows_that_stopped_early_leave_a_range(bundled: Any, corpora: tuple[Path, Path], tmp_path: Path) -> None:
     run = rote.rate(corpora[0], bundled, out=tmp_path / "run", stop_early=True, **DRAW | {"suffix": 40})
-    (found,) = run.summary["schemes"].values()
-    assert found["rates"]["stopped"] > 0
-    assert found["rates"]["rate_at_tau"]["rate"] == found["rates"]["rate_at_tau"]["rate_upper"]
-    lines = summary_lines(run.manifest, run.summary)
+    (found,) = run.summary.schemes.values()
+    assert found.rates.stopped > 0
+    assert found.rates.rate_at_tau.rate == found.rates.rate_at_tau.rate_upper
+    lines = summary_lines(run.finished)
     assert any(line.startswith("maximum") and "at least" in line for line in lines)
 
 
@@ -229,7 +235,9 @@ def test_the_command_line(tiny_folder: Path, corpora: tuple[Path, Path], tmp_pat
     done = rote_here(*command)
     assert done.code == 0, done.err
     assert "mean ± sd over 2 runs" in done.out
-    assert json.loads(rote_here(*command, "--json").out) == Run.open(tmp_path / "run").summary
+    printed = json.loads(rote_here(*command, "--json").out)
+    assert printed == plain(Run.open(tmp_path / "run").summary)
+    assert printed == json.loads((tmp_path / "run/summary.json").read_text())
     refused = rote_here(*command, "--seed", "1")
     assert refused.code == 1
     assert "sampling.seed: the folder has 0, this command 1" in refused.err
@@ -242,22 +250,24 @@ def test_the_ladder_rises_with_repetitions(bundled: Any, tmp_path: Path) -> None
     """The bundled model's ladder of known repetitions: no step is below an earlier one beyond their error bars."""
     examples = read_examples(ROOT / "training/ladder.jsonl", bundled.tokenizer)
     run = rote.score(examples, bundled, out=tmp_path / "run")
-    (found,) = run.summary["schemes"].values()
-    steps = found["by_repetitions"]
-    assert [step["repetitions"] for step in steps] == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256]
-    for name in ("greedy_rate", "rate_at_tau", "maximum_rate"):
-        for place, step in enumerate(steps):
-            assert all(step[name]["interval"][1] >= before[name]["interval"][0] for before in steps[:place])
-        assert steps[0][name]["interval"][1] < steps[-1][name]["interval"][0]
+    (found,) = run.summary.schemes.values()
+    steps = found.by_repetitions or []
+    assert [step.repetitions for step in steps] == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256]
+    names: tuple[RateName, ...] = ("greedy_rate", "rate_at_tau", "maximum_rate")
+    for name in names:
+        intervals = [step.named[name].interval for step in steps]
+        for place, interval in enumerate(intervals):
+            assert all(interval[1] >= before[0] for before in intervals[:place])
+        assert intervals[0][1] < intervals[-1][0]
 
 
 def test_compared_runs_leave_the_control_out_and_know_of_documents(finished: Run, tmp_path: Path) -> None:
     again = tmp_path / "again"
     shutil.copytree(finished.folder, again)
     result = rote.compare([finished.folder, again]).result
-    main = finished.summary["schemes"][finished.manifest["schemes"][0]]["rates"]
-    assert result["held_out_examples"] == finished.scores.height - main["examples"] > 0
-    assert result["common_examples"] == main["examples"]
-    assert [run["rates"]["rate_at_tau"] for run in result["runs"]] == [main["rate_at_tau"]] * 2
-    pair = result["pairs"][0]
-    assert (pair["gained"], pair["lost"], pair["effective"]) == (0, 0, main["documents"])
+    main = finished.summary.schemes[finished.manifest.schemes[0]].rates
+    assert result.held_out_examples == finished.scores.height - main.examples > 0
+    assert result.common_examples == main.examples
+    assert [run.rates.rate_at_tau for run in result.runs] == [main.rate_at_tau] * 2
+    pair = result.pairs[0]
+    assert (pair.gained, pair.lost, pair.effective) == (0, 0, main.documents)

@@ -20,6 +20,7 @@ import rote
 from rote import Example, InputError, Run, RunError, Scheme
 from rote.analysis.rates import CHANCES, QUERIES
 from rote.models.huggingface import HuggingFaceModel
+from rote.store.summary import Rate, RateName
 from tests import tiny
 from tests.cli.command import rote_here, rote_process
 from tests.jobs.support import SIZES, SMALLEST_SHARD, Killed, same_table, wait_for_shards
@@ -82,7 +83,8 @@ def test_given_examples_keep_their_metadata(model: Any, tmp_path: Path) -> None:
         ("unknown", None, None, None),
     ]
     assert json.loads(rows[0]["metadata"]) == {"repetitions": 2, "split": "train", "source": "a book"}
-    assert [g["repetitions"] for g in run.summary["schemes"][rows[0]["scheme"]]["by_repetitions"]] == [2, None]
+    groups = run.summary.schemes[rows[0]["scheme"]].by_repetitions or []
+    assert [group.repetitions for group in groups] == [2, None]
 
 
 def test_examples_with_one_id_are_refused(model: Any, tmp_path: Path) -> None:
@@ -96,39 +98,40 @@ def test_the_summary_is_the_table_counted(bundled: Any, alice: str, gatsby: str,
     text = alice[30_000:30_900] + gatsby[50_000:50_600]  # probabilities from 0 to nearly 1
     run = rote.scan(text, bundled, out=tmp_path / "run", prefix=6, suffix=12, stride=15, tau=tau)
     summary, rows = run.summary, run.scores.to_dicts()
-    (scheme,) = summary["schemes"]
-    found, covered = summary["schemes"][scheme]["rates"], summary["schemes"][scheme]["coverage"]
+    (scheme,) = summary.schemes
+    found, covered = summary.schemes[scheme].rates, summary.schemes[scheme].coverage
+    assert covered is not None
     assert sum(tau < math.exp(r["log_prob"]) < 0.9 for r in rows) > 5, "the text gives too little to tell rates apart"
 
-    def check(rate: dict[str, Any], holds: Callable[[float], bool]) -> None:
+    def check(rate: Rate, holds: Callable[[float], bool]) -> None:
         certain, possible = reference_rates.count(rows, holds)
-        assert (rate["count"], rate["rate"], rate["rate_upper"]) == (certain, certain / len(rows), possible / len(rows))
+        assert (rate.count, rate.rate, rate.rate_upper) == (certain, certain / len(rows), possible / len(rows))
 
-    assert found["examples"] == summary["examples"] == len(rows)
-    assert found["greedy_rate"]["count"] == sum(r["greedy"] for r in rows)
-    check(found["rate_at_tau"], lambda log_prob: math.exp(log_prob) >= tau)
-    check(found["rate_at_0.0001"], lambda log_prob: math.exp(log_prob) >= 0.0001)
-    check(found["maximum_rate"], lambda log_prob: log_prob > -math.inf)
-    assert [(cell["n"], cell["p"]) for cell in found["np_table"]] == [(n, p) for n in QUERIES for p in CHANCES]
-    for cell in found["np_table"]:
-        check(cell, lambda log_prob, n=cell["n"], p=cell["p"]: reference_rates.reaches(log_prob, n, p))  # type: ignore[misc]
+    assert found.examples == summary.examples == len(rows)
+    assert found.greedy_rate.count == sum(r["greedy"] for r in rows)
+    check(found.rate_at_tau, lambda log_prob: math.exp(log_prob) >= tau)
+    check(found.rate_at_1e_4, lambda log_prob: math.exp(log_prob) >= 0.0001)
+    check(found.maximum_rate, lambda log_prob: log_prob > -math.inf)
+    assert [(cell.n, cell.p) for cell in found.np_table] == [(n, p) for n in QUERIES for p in CHANCES]
+    for cell in found.np_table:
+        check(cell, lambda log_prob, n=cell.n, p=cell.p: reference_rates.reaches(log_prob, n, p))  # type: ignore[misc]
 
     assert list(covered) == ["0.01", "0.1", "0.5", "0.75"]
     for threshold, part in covered.items():
         spans = [(r["suffix_start"], r["suffix_end"]) for r in rows if math.exp(r["log_prob"]) >= float(threshold)]
         runs = reference_coverage.runs(spans, len(text))
         characters = sum(end - start for start, end in runs)
-        assert (part["characters"], part["share"], part["runs"]) == (characters, characters / len(text), len(runs))
+        assert (part.characters, part.share, part.runs) == (characters, characters / len(text), len(runs))
         longest = max(runs, key=lambda run: run[1] - run[0])
-        assert part["longest_run"] == list(longest)
-    assert covered["0.01"]["characters"] > covered["0.75"]["characters"] > 0
+        assert part.longest_run == list(longest)
+    assert covered["0.01"].characters > covered["0.75"].characters > 0
 
-    assert summary["token_evals"] == sum(r["token_evals"] for r in rows) == len(rows) * (6 + 12 - 1)
-    assert summary["dropped"] == len(range(0, len(text), 15)) - len(rows)
-    assert summary["seconds"] > 0
-    assert {"rote", "torch", "transformers", "python"} <= summary["versions"].keys()
-    assert summary["tau"] == tau
-    assert summary["model"] == bundled.identity()
+    assert summary.token_evals == sum(r["token_evals"] for r in rows) == len(rows) * (6 + 12 - 1)
+    assert summary.dropped == len(range(0, len(text), 15)) - len(rows)
+    assert summary.seconds > 0
+    assert {"rote", "torch", "transformers", "python"} <= summary.versions.keys()
+    assert summary.tau == tau
+    assert summary.model == bundled.identity()
 
 
 def test_what_the_model_warned_of_at_load_stands_in_the_summary(model: Any, text: str, tmp_path: Path) -> None:
@@ -144,7 +147,7 @@ def test_what_the_model_warned_of_at_load_stands_in_the_summary(model: Any, text
     with pytest.warns(UserWarning, match="do not give the model's logits"):
         odd = HuggingFaceModel(raw, model.tokenizer, name="odd")
     run = rote.scan(text, odd, out=tmp_path / "run", **SIZES)
-    (warning,) = run.summary["warnings"]
+    (warning,) = run.summary.warnings
     assert warning.startswith("odd: base model and output embedding do not give the model's logits")
     assert warning in " ".join(rote_here("report", run.folder).out.split())
 
@@ -156,15 +159,17 @@ def test_the_summary_of_stopped_rows_leaves_room_for_them(
     sizes: dict[str, Any] = {"prefix": 10, "suffix": 20, "stride": 15}
     early = rote.scan(text, bundled, out=tmp_path / "early", stop_early=True, **sizes)
     full = rote.scan(text, bundled, out=tmp_path / "full", **sizes)
-    (scheme,) = full.summary["schemes"]
-    before, after = early.summary["schemes"][scheme], full.summary["schemes"][scheme]
-    assert before["rates"]["stopped"] > 0
-    assert before["coverage"] == after["coverage"]
-    assert before["rates"]["greedy_rate"] == after["rates"]["greedy_rate"]
-    assert before["rates"]["rate_at_tau"] == after["rates"]["rate_at_tau"]
-    for name in ("rate_at_0.0001", "maximum_rate"):
-        assert before["rates"][name]["rate"] <= after["rates"][name]["rate"] <= before["rates"][name]["rate_upper"]
-    assert early.summary["token_evals"] == early.scores["token_evals"].sum() < full.summary["token_evals"]
+    (scheme,) = full.summary.schemes
+    before, after = early.summary.schemes[scheme], full.summary.schemes[scheme]
+    assert before.rates.stopped > 0
+    assert before.coverage == after.coverage
+    assert before.rates.greedy_rate == after.rates.greedy_rate
+    assert before.rates.rate_at_tau == after.rates.rate_at_tau
+    names: tuple[RateName, ...] = ("rate_at_1e_4", "maximum_rate")
+    for name in names:
+        rate = before.rates.named[name]
+        assert rate.rate <= after.rates.named[name].rate <= rate.rate_upper
+    assert early.summary.token_evals == early.scores["token_evals"].sum() < full.summary.token_evals
 
 
 def test_kill_minus_nine_three_times(bundled: Any, alice: str, tmp_path: Path) -> None:
@@ -194,7 +199,7 @@ def test_kill_minus_nine_three_times(bundled: Any, alice: str, tmp_path: Path) -
         stored = len(Run.open(folder).shards())
         with pytest.raises(RunError, match="unfinished"):
             _ = Run.open(folder).summary
-    assert stored < Run.open(folder).manifest["shards"] >= 10
+    assert stored < Run.open(folder).manifest.shards >= 10
     with rote_process(*command, before=SMALL_SHARDS) as process:
         out, err = process.communicate()
         assert process.returncode == 0, err
@@ -237,7 +242,7 @@ def test_leftover_parts_of_shards_are_not_read(undisturbed: Run, model: Any, tex
     table = undisturbed.scores
     (undisturbed.folder / "scores" / ".000000.parquet.part").write_bytes(b"PAR1 half a shard")
     (undisturbed.folder / "scores" / ".000009.parquet.part").write_bytes(b"")
-    assert_frame_equal(undisturbed.scores, table, check_exact=True)
+    assert_frame_equal(Run(undisturbed.folder).scores, table, check_exact=True)
     again = rote.scan(text, model, out=undisturbed.folder, **SIZES)
     assert_frame_equal(again.scores, table, check_exact=True)
 
@@ -253,7 +258,7 @@ def test_progress_starts_where_the_run_stood(undisturbed: Run, model: Any, text:
     told: list[tuple[str, int, int]] = []
     rote.scan(text, model, out=undisturbed.folder, **SIZES, progress=lambda *what: told.append(what))
     scored = [(done, total) for what, done, total in told if what == "scored"]
-    total = undisturbed.summary["examples"]
+    total = undisturbed.summary.examples
     assert scored[0] == (SMALLEST_SHARD, total)
     assert scored[-1] == (total, total)
     assert scored == sorted(scored)
@@ -284,7 +289,7 @@ def test_sigint_says_how_to_go_on(bundled: Any, alice: str, tmp_path: Path) -> N
     assert "another rote process is writing" in second.err
     assert process.returncode == 130
     stored = len(Run.open(folder).shards())
-    assert f"stopped: {stored} of {Run.open(folder).manifest['shards']} shards stored in {folder}" in err
+    assert f"stopped: {stored} of {Run.open(folder).manifest.shards} shards stored in {folder}" in err
     assert "Run the same command again to go on." in err
     assert "Traceback" not in err
 

@@ -15,6 +15,7 @@ import rote
 from rote import GREEDY, Scheme
 from rote.jobs.sweep import sweep
 from rote.report.text import numbers
+from rote.store.files import plain
 from tests.cli.command import rote_here, rote_process
 from tests.jobs.support import wait_for_shards
 
@@ -26,35 +27,37 @@ def examples(model: Any, text: str) -> list[rote.Example]:
 
 def test_every_point_is_what_scoring_it_alone_gives(model: Any, examples: list[rote.Example], tmp_path: Path) -> None:
     schemes = [Scheme(top_k=40), Scheme(3.0, None), Scheme(1.0, None, 0.9)]
-    found = sweep(examples, model, out=tmp_path / "s", schemes=schemes, prefixes=[4, 8], suffixes=[6, 1, 3], tau=1e-6)
-    assert found["lengths"] == {"prefix": [4, 8], "suffix": [1, 3, 6]}
-    assert len(found["points"]) == 3 * 2 * 3
-    assert json.loads((tmp_path / "s/sweep.json").read_text()) == found
-    for point in found["points"]:
+    swept = sweep(examples, model, out=tmp_path / "s", schemes=schemes, prefixes=[4, 8], suffixes=[6, 1, 3], tau=1e-6)
+    found = swept.result
+    assert (found.lengths.prefix, found.lengths.suffix) == ([4, 8], [1, 3, 6])
+    assert len(found.points) == 3 * 2 * 3
+    assert json.loads((tmp_path / "s/sweep.json").read_text()) == plain(found)
+    for point in found.points:
         short = [
-            replace(e, prefix=e.prefix[-point["prefix"] :], suffix=e.suffix[: point["suffix"]], token_ends=None)
+            replace(e, prefix=e.prefix[-point.prefix :], suffix=e.suffix[: point.suffix], token_ends=None)
             for e in examples
         ]
-        scheme = next(s for s in schemes if str(s) == point["scheme"])
+        scheme = next(s for s in schemes if str(s) == point.scheme)
         alone = rote.verbatim(model, short, [scheme])
-        assert point["rates"]["examples"] == len(examples)
-        assert point["rates"]["rate_at_tau"]["count"] == sum(v.prob >= 1e-6 for v in alone)
-        assert point["rates"]["maximum_rate"]["count"] == sum(v.prob > 0 for v in alone)
-        assert point["rates"]["greedy_rate"]["count"] == sum(v.greedy for v in alone)
-        doubt = 2 * model.logit_tolerance / scheme.temperature * point["suffix"]
-        assert point["rates"]["near_tau"]["numeric_tolerance"] == pytest.approx(doubt)
-        if point["suffix"] == 6:
-            summary = rote.Run.open(tmp_path / f"s/prefix-{point['prefix']}").summary
-            assert summary["schemes"][point["scheme"]]["rates"] == point["rates"]
+        assert point.rates.examples == len(examples)
+        assert point.rates.rate_at_tau.count == sum(v.prob >= 1e-6 for v in alone)
+        assert point.rates.maximum_rate.count == sum(v.prob > 0 for v in alone)
+        assert point.rates.greedy_rate.count == sum(v.greedy for v in alone)
+        doubt = 2 * model.logit_tolerance / scheme.temperature * point.suffix
+        assert point.rates.near_tau.numeric_tolerance == pytest.approx(doubt)
+        if point.suffix == 6:
+            summary = rote.Run.open(tmp_path / f"s/prefix-{point.prefix}").summary
+            assert summary.schemes[point.scheme].rates == point.rates
 
 
 def test_the_parts_are_runs_and_are_not_scored_again(
     model: Any, examples: list[rote.Example], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = sweep(examples, model, out=tmp_path, schemes=[Scheme(), GREEDY], prefixes=[4, 8])
-    assert rote.Run.open(tmp_path / "prefix-4").manifest["schemes"] == ["temperature=1 top_k=40", "greedy"]
+    assert rote.Run.open(tmp_path / "prefix-4").manifest.schemes == ["temperature=1 top_k=40", "greedy"]
     monkeypatch.setattr("rote.jobs.engine.verbatim", None)  # whoever scores, fails
-    assert sweep(examples, model, out=tmp_path, schemes=[Scheme(), GREEDY], prefixes=[4, 8]) == first
+    again = sweep(examples, model, out=tmp_path, schemes=[Scheme(), GREEDY], prefixes=[4, 8])
+    assert again.result == first.result
 
 
 def test_a_sweep_s_folder_is_no_run_and_other_lengths_are_named(
@@ -71,7 +74,7 @@ def test_the_report_is_written_and_written_anew(model: Any, examples: list[rote.
     schemes = [Scheme(top_k=40), Scheme(3.0, None)]
     found = sweep(
         examples, model, out=tmp_path, name="<b>x</b>", schemes=schemes, prefixes=[4, 8], suffixes=[2, 6], tau=1e-9
-    )
+    ).result
     page = tmp_path / "report.html"
     first = page.read_bytes()
     assert b"<b>x</b>" not in first
@@ -79,18 +82,19 @@ def test_the_report_is_written_and_written_anew(model: Any, examples: list[rote.
     done = rote_here("report", tmp_path)
     assert (done.code, done.err) == (0, "")
     assert page.read_bytes() == first
-    whole = [p for p in found["points"] if p["prefix"] == 8 and p["suffix"] == 6]
-    rates = [numbers.rate(p["rates"]["rate_at_tau"]) for p in whole]
+    whole = [p for p in found.points if p.prefix == 8 and p.suffix == 6]
+    assert whole == found.longest
+    rates = [numbers.rate(p.rates.rate_at_tau) for p in whole]
     assert done.out.startswith(
         f"{rates[0]} of {len(examples)} examples of <b>x</b> can be extracted at τ = 1e-09, "
         "with prompts of 8 tokens and suffixes of 6 tokens."
     )
     printed = " ".join(done.out.split())
-    for point in found["points"]:
-        assert numbers.rate(point["rates"]["rate_at_tau"]) in printed
+    for point in found.points:
+        assert numbers.rate(point.rates.rate_at_tau) in printed
     assert "prompt of 8 tokens, suffix of 6" in printed
     assert f"report {page}" in printed
-    assert json.loads(rote_here("report", tmp_path, "--json").out) == found
+    assert json.loads(rote_here("report", tmp_path, "--json").out) == plain(found)
 
 
 def test_a_report_needs_all_runs_of_the_sweep(model: Any, examples: list[rote.Example], tmp_path: Path) -> None:
@@ -105,8 +109,11 @@ def test_a_report_needs_all_runs_of_the_sweep(model: Any, examples: list[rote.Ex
     done = rote_here("report", tmp_path)
     assert done.code == 1
     assert done.err.startswith("error: cannot read ")
-    (tmp_path / "sweep.json").write_text("{}")
-    assert "is damaged" in rote_here("report", tmp_path).err
+    (tmp_path / "sweep.json").write_text('{"format": 4, "kind": "sweep"}')
+    done = rote_here("report", tmp_path)
+    assert done.code == 1
+    assert "sweep.json is damaged: Object missing required field `model`" in done.err
+    assert "Run the command that made the sweep again." in done.err
 
 
 def test_lengths_that_examples_do_not_have_are_refused(
@@ -177,7 +184,7 @@ def test_mistakes_are_named(options: list[str], said: str, tmp_path: Path) -> No
 def test_what_is_stored_is_said_when_a_sweep_is_stopped(tiny_folder: Path, alice: str, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text(alice[3000:9000], encoding="utf-8")
-    small = "from rote.runs import engine; engine.SHARD_FLOPS['cpu'] = 1.0"
+    small = "from rote.jobs import engine; engine.SHARD_FLOPS['cpu'] = 1.0"
     options = ("--model", tiny_folder, "--device", "cpu", "--stride", "3", "--prefix", "4,8", "--suffix", "4")
     with rote_process("sweep", text, *options, "--out", tmp_path / "out", before=small) as process:
         wait_for_shards(process, tmp_path / "out/prefix-4", 2)

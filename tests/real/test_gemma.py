@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def test_the_file_is_understood(gemma: Any, path: Path) -> None:
     assert gemma.eos_ids == {1}
     assert len(gemma.tokenizer) <= gemma.vocabulary
     identity = gemma.identity()
-    assert (identity["name"], identity["dtype"], identity["parameters"]) == (str(path), "float32", 268_098_176)
+    assert (identity.name, identity.dtype, identity.parameters) == (str(path), "float32", 268_098_176)
     # Only suffix positions pay for the head: [positions, vocabulary] would be a gigabyte for 1,000 positions.
     states = gemma.hidden(torch.tensor([[2, 1882, 506]]))
     assert states.shape == (1, 3, 640)
@@ -198,10 +199,10 @@ def test_text_newer_than_the_model_is_not_extracted(gemma: Any) -> None:
 
 
 def test_the_fingerprint_is_the_weights_alone(gemma: Any, path: Path, tmp_path: Path) -> None:
-    assert gemma.identity()["fingerprint"] == "4c77a078dc13ea2b27fded6c62993860"
+    assert gemma.identity().fingerprint == "4c77a078dc13ea2b27fded6c62993860"
     elsewhere = tmp_path / "renamed.gguf"
     elsewhere.symlink_to(path)
-    assert fingerprint([elsewhere]) == gemma.identity()["fingerprint"]
+    assert fingerprint([elsewhere]) == gemma.identity().fingerprint
 
 
 def test_the_command_line_gives_the_same_number(gemma: Any, preamble: Example, path: Path, tmp_path: Path) -> None:
@@ -214,7 +215,7 @@ def test_the_command_line_gives_the_same_number(gemma: Any, preamble: Example, p
     )
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
-    assert summary["model"] == gemma.identity()  # another process, the same weights, tokenizer and BOS
+    assert summary["model"] == asdict(gemma.identity())  # another process, the same weights, tokenizer and BOS
     assert summary["schemes"]["temperature=1 top_k=40"]["rates"]["rate_at_tau"]["count"] == 1
     row = rote.Run.open(out).scores.row(0, named=True)
     assert row["example_id"] == "preamble"

@@ -16,7 +16,9 @@ def test_the_bundled_model_writes_its_book(bundled: Any, alice: str, tmp_path: P
     """With the cheaper of the two contexts; docs/guide/reconstruct.md has the other's result, which is the same."""
     seed = alice[: alice.index("So she was considering")]
     found = rote.reconstruct(seed, bundled, out=tmp_path / "run", truth=alice, context="anchored")
-    compared = found.summary["similarity"]
-    assert compared["word_ratio"] >= 0.95
-    assert compared["matched_share"] >= 0.99
-    assert compared["tf_idf_cosine"] >= 0.99
+    compared = found.summary.similarity
+    assert compared is not None
+    assert compared.word_ratio >= 0.95
+    assert compared.matched_share >= 0.99
+    assert compared.tf_idf_cosine is not None
+    assert compared.tf_idf_cosine >= 0.99

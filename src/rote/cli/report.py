@@ -31,8 +31,12 @@ def report(
         from rote.jobs.open import open as open_folder
 
     opened = open_folder(folder)
-    with progress() as tell:
-        opened.report(progress=tell)
+    if isinstance(opened, SavedComparison):
+        with messages.status("comparing"):
+            opened.report()
+    else:
+        with progress() as tell:
+            opened.report(progress=tell)
     match opened:
         case Sweep():
             print_sweep(opened, as_json)

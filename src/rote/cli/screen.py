@@ -43,7 +43,7 @@ def progress() -> Iterator[Any]:
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=messages, transient=True) as bar:
+    with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
         tasks: dict[str, Any] = {}
         names = {"places": "looking for places", "windows": "cutting windows", "scored": "scoring"}
         names |= {"listed": "going through the corpus", "drawn": "drawing examples", "generated": "generating"}
