@@ -27,17 +27,26 @@ import numpy as np
 from rote.corpus.windows import windows
 from rote.decoding import Scheme
 from rote.extraction.verbatim import Verbatim
+from rote.jobs.open import Run
 from rote.jobs.summary import summarise
+from rote.models.base import ModelIdentity
 from rote.models.tokenizer import load_tokenizer
-from rote.store.manifest import build, digest
-from rote.store.run import Run
+from rote.store.files import FORMAT, digest
+from rote.store.manifest import Manifest, NearSearch, Source, Windows, made_with, now
+from rote.store.run import add_shard, begin, finish
+from rote.store.table import CandidateColumns, NearColumns, ShardFacts
 from rote.tokens import Example
 
 BOOKS = Path(__file__).parent.parent / "training" / "data" / "books"
 SHARD = 4096
-NEAR = {"distance": "levenshtein", "tolerance": 5, "eos": "stop", "method": "fork", "budget": 400, "gap": 0.001,
-        "until": "worthwhile", "variant": "closing", "width": 20, "samples": None, "seed": 0,
-        "memory_positions": 0}  # fmt: skip
+NEAR = NearSearch(
+    distance="levenshtein", tolerance=5, eos="stop", method="fork", budget=400, gap=0.001, until="worthwhile",
+    variant="closing", width=20, samples=None, seed=0, memory_positions=0,
+)  # fmt: skip
+MODEL = ModelIdentity(
+    name="made up", revision=None, fingerprint="0" * 32, parameters=1, dtype="float32", device="cpu", compiled=False,
+    tokenizer="0" * 32, bos="auto", bos_token=0,
+)  # fmt: skip
 
 
 def text_of(characters: int) -> str:
@@ -48,23 +57,22 @@ def text_of(characters: int) -> str:
 def make_run(folder: Path, text: str, tokenizer: Any, *, near: bool, seed: int = 0) -> Run:
     """A finished run folder with made-up probabilities."""
     examples = windows(text, tokenizer, stride=10)
-    model = {"name": "made up", "revision": None, "fingerprint": "0" * 32, "parameters": 1, "dtype": "float32",
-             "device": "cpu", "compiled": False, "tokenizer": "0" * 32, "bos": "auto", "bos_token": 0}  # fmt: skip
-    options: dict[str, Any] = {
-        "windows": {"prefix": 50, "suffix": 50, "stride": 10}, "dropped": 0, "schemes": [str(Scheme())], "tau": 0.001,
-        "stop_early": False, "batch_size": "auto", "batch_tokens": None, "near": NEAR if near else None,
-        "shard_examples": SHARD, "shards": math.ceil(len(examples) / SHARD),
-    }  # fmt: skip
-    source = {"name": "books.txt", "sha256": digest(text), "characters": len(text)}
-    run = Run(folder)
-    run.begin(build(kind="scan", source=source, model=model, options=options), content={"text.txt": text.encode()})
+    manifest = Manifest(
+        format=FORMAT, kind="scan", created=now(), model=MODEL,
+        source=Source(name="books.txt", sha256=digest(text), characters=len(text)),
+        windows=Windows(prefix=50, suffix=50, stride=10), dropped=0, schemes=[str(Scheme())], tau=0.001,
+        stop_early=False, batch_size="auto", batch_tokens=None, near=NEAR if near else None, shard_examples=SHARD,
+        shards=math.ceil(len(examples) / SHARD), versions=made_with(),
+    )  # fmt: skip
+    begin(folder, manifest, content={"text.txt": text.encode()})
     random = np.random.default_rng(seed)
-    for index in range(options["shards"]):
+    for index in range(manifest.shards):
         part = examples[index * SHARD : (index + 1) * SHARD]
         results = [_scored(example, len(text), random) for example in part]
         extra = [_near(example, found, text) for example, found in zip(part, results, strict=True)] if near else []
-        run.add_shard(index, part, results, {"seconds": 1.0, "warnings": []}, extra)
-    run.finish(summarise(run, 0.0005, tokenizer))
+        add_shard(folder, index, part, results, ShardFacts(seconds=1.0, warnings=[]), extra)
+    run = Run(folder)
+    finish(folder, summarise(run, 0.0005, tokenizer))
     return run
 
 
@@ -79,19 +87,21 @@ def _scored(example: Example, length: int, random: np.random.Generator) -> Verba
     return Verbatim(example.id, Scheme(), log_prob, bool((ranks == 1).all()), False, tokens, tokens, ranks, zeros, 99)
 
 
-def _near(example: Example, found: Verbatim, text: str) -> dict[str, Any]:
+def _near(example: Example, found: Verbatim, text: str) -> NearColumns:
     lower = [math.exp(found.log_prob) ** (1 / (1 + k / 5)) for k in range(6)]
     words = text[example.suffix_start : example.suffix_end].split(" ")
     outputs = [
-        {"tokens": list(example.suffix), "text": " ".join(words[:k] + words[k + 1 :]), "log_prob": found.log_prob - k,
-         "set_log_prob": None, "distance": 1}
+        CandidateColumns(
+            tokens=example.suffix, text=" ".join(words[:k] + words[k + 1 :]), log_prob=found.log_prob - k,
+            set_log_prob=None, distance=1,
+        )
         for k in range(min(5, len(words)))
     ]  # fmt: skip
-    return {
-        "lower": lower[-1], "upper": 1.0, "lower_by_tolerance": lower, "upper_by_tolerance": [1.0] * 6,
-        "verdict": "extractable" if lower[-1] >= 0.001 else "undecided", "near_token_evals": 99, "eos_mass": 0.0,
-        "estimate": None, "estimate_error": None, "candidates": outputs, "greedy_distance": None,
-    }  # fmt: skip
+    return NearColumns(
+        lower=lower[-1], upper=1.0, lower_by_tolerance=lower, upper_by_tolerance=[1.0] * 6,
+        verdict="extractable" if lower[-1] >= 0.001 else "undecided", near_token_evals=99, eos_mass=0.0, estimate=None,
+        estimate_error=None, candidates=outputs, greedy_distance=None,
+    )  # fmt: skip
 
 
 def look(page_file: Path) -> dict[str, float]:
@@ -175,7 +185,7 @@ def main() -> None:
         page = run.report()
         written = time.perf_counter() - began
         rows = {
-            "characters": run.manifest["source"]["characters"], "windows": run.summary["examples"],
+            "characters": len(run.text or ""), "windows": run.summary.examples,
             "page, MB": page.stat().st_size / 1e6, "written in, s": written, **look(page),
         }  # fmt: skip
     print("| what | value |\n|---|---|")

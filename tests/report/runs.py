@@ -30,6 +30,11 @@ VERSIONS = {"rote": "0.1.0", "torch": "2", "transformers": "5", "python": "3.12"
 CREATED = "2025-01-02T03:04:05+00:00"
 
 
+def search(tolerance: int) -> NearSearch:
+    """How a run looked for what is near."""
+    return NearSearch(tolerance=tolerance, budget=None, samples=None, memory_positions=1000)
+
+
 def manifest(
     scores: pl.DataFrame,
     *,

@@ -9,10 +9,10 @@ from typing import Any
 import polars as pl
 
 from rote.analysis.rates import rates
-from rote.store.manifest import NearSearch, Sampling
+from rote.store.manifest import Sampling
 from rote.store.run import Finished
 from rote.store.summary import SchemeNumbers
-from tests.report.runs import Kind, manifest, summary
+from tests.report.runs import Kind, manifest, search, summary
 
 SCHEME = "temperature=1 top_k=40"
 LENGTH = 3000
@@ -28,7 +28,7 @@ def finished(
     sampling: Sampling | None = None,
 ) -> Finished:
     """A run that came to these rows; `tolerance`: of its near-verbatim search."""
-    near = None if tolerance is None else NearSearch(tolerance=tolerance, memory_positions=1000)
+    near = None if tolerance is None else search(tolerance)
     made = manifest(rows, kind=kind, characters=LENGTH, schemes=[SCHEME], tau=tau, near=near, sampling=sampling)
     found = {SCHEME: SchemeNumbers(rates=rates(rows, tau=tau))}
     return Finished(manifest=made, summary=summary(made, rows, found, seconds=12.3))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import polars as pl
@@ -26,7 +26,7 @@ from rote.store.sweep import Lengths, Part, Perplexity, Point, SweepResult, Swee
 from tests.report.figures.figureruns import LENGTH, SCHEME, TAU, rows
 from tests.report.figures.test_run import only, sound
 from tests.report.page.test_reconstruction import MANIFEST, summary_of
-from tests.report.runs import MODEL, VERSIONS, Kind
+from tests.report.runs import MODEL, VERSIONS, Kind, search
 
 SEEDS = st.integers(0, 10_000)
 
@@ -81,7 +81,7 @@ def _run(key: str, table: pl.DataFrame, *, scanned: bool, near: bool, named: boo
         dropped=0,
         rates=rates(table),
         coverage=coverage(table, LENGTH) if scanned else None,
-        near=ComparedNear(tolerance=2, memory_positions=1000, rate=near_rates(table)[-1]) if near else None,
+        near=ComparedNear(**asdict(search(2)), rate=near_rates(table)[-1]) if near else None,
         seconds=1.5,
         token_evals=int(table["token_evals"].sum()),
         warnings=[],

@@ -9,6 +9,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from rote.report.figures.figure import COLUMNS, Axis, Figure, Format, Kind, Laye
 from rote.report.figures.run import run_figures
 from rote.report.keys import keyed
 from rote.report.page.layout import SCRIPTS
-from rote.report.page.pack import Side, pack
+from rote.report.page.pack import PackedRun, pack
 from rote.report.text import numbers
 from tests.report.figures import figureruns
 from tests.report.page.browser import browser, opened, plot_page
@@ -51,11 +52,11 @@ def page_run(rows: pl.DataFrame, key: str = "", name: str = "a model") -> dict[s
     }
 
 
-def run_page(path: Path, *, kind: str = "scan", stopping: bool = False) -> tuple[Path, list[Figure], pl.DataFrame]:
+def run_page(path: Path, *, stopping: bool = False) -> tuple[Path, list[Figure], pl.DataFrame]:
     tolerance = None if stopping else 3  # a search stops nothing early
     rows = figureruns.rows(400, 3, tolerance=tolerance, stopping=stopping)
-    manifest, summary = figureruns.manifest(kind, tolerance), keyed(figureruns.summary(rows), "summary")
-    figures = run_figures(manifest, summary, rows)
+    made = figureruns.finished(rows, tolerance=tolerance)
+    figures = run_figures(replace(made, summary=keyed(made.summary, "summary")), rows)
     return plot_page(path, figures, [page_run(rows)]), figures, rows
 
 
@@ -178,8 +179,7 @@ def test_no_text_of_a_plot_is_small_or_overlaps_another(browser: Any, folder: Pa
     edge = Axis("p_z", "log", "probability", (1e-6 / 3, 1.0), marks=((1e-6, "< 1e-12"),))
     edged = figure("edge", edge, edge, layer("points", {"x": [1e-6, 0.1], "y": [1e-6, 1.0]}))
     rows = figureruns.rows(60, 1, tolerance=2)
-    manifest = figureruns.manifest(tolerance=2)
-    figures = [*wide, *scales, edged, *run_figures(manifest, figureruns.summary(rows), rows)]
+    figures = [*wide, *scales, edged, *run_figures(figureruns.finished(rows, tolerance=2), rows)]
     path = plot_page(folder / f"text-{width}.html", figures, [page_run(rows)])
     with opened(browser, path, viewport={"width": width, "height": 900}) as page:
         for one in figures:
@@ -485,7 +485,7 @@ def test_shares_are_those_of_the_rates(browser: Any, folder: Path, stopping: boo
     assert queries[-1] == 10**7
     for rows, shares in zip(tables, found, strict=True):
         expected = np_rates(rows, queries=queries, chances=chances)
-        assert shares == [[cell["rate"], cell["rate_upper"]] for cell in expected]
+        assert shares == [[cell.rate, cell.rate_upper] for cell in expected]
     assert stopping == any(low < high for shares in found for low, high in shares)
 
 
@@ -494,7 +494,7 @@ def test_rows_of_a_held_out_corpus_do_not_count(browser: Any, folder: Path) -> N
         corpus=pl.Series(["main" if i % 3 else "held_out" for i in range(60)]),
         token_ends=pl.lit(None, pl.List(pl.Int32)),
     )
-    packed = pack([Side("", "a model", figureruns.SCHEME, rows)], tau=0.001, length=None, unit="example")
+    packed = pack([PackedRun("", "a model", figureruns.SCHEME, rows)], tau=0.001, length=None, unit="example")
     flags = zlib.decompress(base64.b64decode(packed.blobs[packed.data["runs"][0]["columns"]["flags"]["blob"]]))
     assert [flag >> 4 for flag in flags] == [int(i % 3 == 0) for i in range(60)]
     run = page_run(rows) | {"flags": list(flags)}
@@ -502,7 +502,7 @@ def test_rows_of_a_held_out_corpus_do_not_count(browser: Any, folder: Path) -> N
         found = page.evaluate("parts.GENERATIONS.map((n) => Object.values(parts.sharesAt(parts.runs[0], n, 0.5)))")
         queries = page.evaluate("parts.GENERATIONS")
     expected = np_rates(rows.filter(pl.col("corpus") == "main"), queries=queries, chances=[0.5])
-    assert found == [[cell["rate"], cell["rate_upper"]] for cell in expected]
+    assert found == [[cell.rate, cell.rate_upper] for cell in expected]
 
 
 def test_the_slider_chooses_p_and_the_curve_is_counted_anew(browser: Any, folder: Path) -> None:
@@ -549,7 +549,7 @@ def check_curve(page: Any, svg: Any, rows: pl.DataFrame, p: float) -> None:
             _, run, n, chance, *which = number["key"].split("/")
             assert (run, float(chance)) == ("", p)
             (cell,) = np_rates(rows, queries=[int(n)], chances=[p])
-            assert number["text"] == numbers.percent(cell["rate_upper"] if which else cell["rate"]), number
+            assert number["text"] == numbers.percent(cell.rate_upper if which else cell.rate), number
             seen.add(number["key"])
         page.keyboard.press(key)
     page.keyboard.press("Escape")
@@ -695,7 +695,7 @@ def test_a_table_is_searched_literally(browser: Any, folder: Path) -> None:
 def test_axe_finds_nothing_serious(browser: Any, folder: Path) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     rows = figureruns.rows(60, 1, tolerance=2)
-    figures = run_figures(figureruns.manifest(tolerance=2), figureruns.summary(rows), rows)
+    figures = run_figures(figureruns.finished(rows, tolerance=2), rows)
     chosen = [one for one in figures if one.name in ("prompts", "unlocked", "shells", "cost")]
     path = plot_page(folder / "axe.html", chosen, [page_run(rows)], sortable('data-filter="Find in the list"', CELLS))
     with opened(browser, path) as page:

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from rote.report.page import pack as packing
 from rote.report.page.pack import TABLE, VERDICTS, Packed, PackedRun, pack, printed, varints
 from rote.report.text import numbers
-from rote.store.manifest import NearSearch
+from tests.report.runs import search
 
 SCHEME = "temperature=1 top_k=40"
 TAU = 0.001
-NEAR = NearSearch(tolerance=2, method="fork", memory_positions=1000)
+NEAR = search(2)
 CANDIDATE = pl.Struct(
     {
         "tokens": pl.List(pl.Int32),
@@ -248,8 +248,10 @@ def test_rows_that_do_not_fit_are_the_least_likely(count: int, share: float) -> 
     rows = many(count)
     side = PackedRun("", "m", SCHEME, rows)
     whole, packed = Packed({}), Packed({})
-    budget = int(share * taken(whole, packing._details(whole, side, 10**9)))
-    found = packing._details(packed, side, budget)
+    told: list[int] = []
+    budget = int(share * taken(whole, packing._details(whole, side, 10**9, told.append)))
+    assert told == [*range(packing.BLOCK, count, packing.BLOCK), count]
+    found = packing._details(packed, side, budget, told.append)
     unpackaged = details(packed, {"details": found})
     size = taken(packed, found)
     assert size <= budget + 10 or not unpackaged  # ten: what base64 rounds up, brackets
@@ -275,6 +277,13 @@ def test_a_page_of_many_rows_says_what_it_left_out(monkeypatch: pytest.MonkeyPat
     assert 0 < run["details"]["kept"] < 1200
     assert run["columns"]["log_prob"]["type"] == "f4"
     assert column(packed, run, "log_prob") == rows["log_prob"].cast(pl.Float32).to_list()
+
+
+def test_progress_counts_the_rows_of_all_runs() -> None:
+    told: list[tuple[int, int]] = []
+    sides = [PackedRun(k, k, SCHEME, many(600)) for k in "AB"]
+    pack(sides, tau=TAU, length=10_000, unit="window", progress=lambda *done: told.append(done))
+    assert told == [(512, 1200), (600, 1200), (1112, 1200), (1200, 1200)]
 
 
 def test_equal_columns_of_several_runs_are_stored_once() -> None:
