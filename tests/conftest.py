@@ -11,12 +11,15 @@ from hypothesis import Phase, settings
 import rote
 from rote.models.base import BUNDLED_TEXT
 from tests import tiny
+from tests.cases import ALL
 
 ROOT = Path(__file__).parent.parent
 
-settings.register_profile("rote", deadline=None)  # how long an example takes says how busy the machine is
+# No deadlines: how long an example takes says how busy the machine is. See tests/cases.py for how many there are.
+settings.register_profile("few", deadline=None, max_examples=ALL // 4)
+settings.register_profile("full", deadline=None)
 settings.register_profile("any-failure", deadline=None, database=None, phases=[Phase.explicit, Phase.generate])
-settings.load_profile("rote")
+settings.load_profile("few")
 
 # One thread here and in every process that a test starts: where cores are few, threads of several processes wait for
 # each other, and a test that compares two processes to the last bit needs them to compute alike.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from rote.models.base import ModelIdentity
 from rote.models.memory import Replay
 
 
@@ -31,8 +32,19 @@ class HashModel:
         self.fingerprint = str(seed)
         self.calls: list[tuple[int, ...]] = []
 
-    def identity(self) -> Mapping[str, Any]:
-        return {"name": "hash", "fingerprint": self.fingerprint, "device": "cpu", "bos_token": self.bos_id}
+    def identity(self) -> ModelIdentity:
+        return ModelIdentity(
+            name="hash",
+            revision=None,
+            fingerprint=self.fingerprint,
+            parameters=1_000_000,
+            dtype="float32",
+            device="cpu",
+            compiled=False,
+            tokenizer=None,
+            bos="auto",
+            bos_token=self.bos_id,
+        )
 
     def logits_after(self, history: tuple[int, ...]) -> np.ndarray:
         key = hashlib.sha256(repr((self.seed, history)).encode()).digest()

@@ -57,12 +57,11 @@ def test_gatsby_was_never_seen(bundled: Any, gatsby: str) -> None:
 def test_coverage_of_the_known_and_of_the_unseen_book(bundled: Any, alice: str, gatsby: str, tmp_path: Path) -> None:
     """Windows a little closer than a suffix is long: nearly every character lies in one."""
     known = rote.scan(alice, bundled, out=tmp_path / "alice", stride=130)
-    (found,) = known.summary["schemes"].values()
-    assert found["coverage"]["0.5"]["share"] > 0.9
+    assert known.finished.coverage["0.5"].share > 0.9
     unseen = rote.scan(gatsby, bundled, out=tmp_path / "gatsby", stride=500)
-    (found,) = unseen.summary["schemes"].values()
-    assert [found["coverage"][p]["characters"] for p in ("0.01", "0.1", "0.5", "0.75")] == [0] * 4
-    assert found["rates"]["maximum_rate"]["count"] == 0
+    covered = unseen.finished.coverage
+    assert [covered[p].characters for p in ("0.01", "0.1", "0.5", "0.75")] == [0] * 4
+    assert unseen.finished.numbers.rates.maximum_rate.count == 0
 
 
 def test_more_repetitions_are_known_better(bundled: Any) -> None:
@@ -141,7 +140,7 @@ def test_the_weights_are_small_and_in_bfloat16(manifest: dict[str, Any], bundled
     assert path.stat().st_size <= 16_000_000
     with safe_open(path, framework="pt") as weights:
         assert {weights.get_tensor(name).dtype for name in weights.keys()} == {torch.bfloat16}  # noqa: SIM118
-    assert bundled.identity()["parameters"] == manifest["parameters"]
+    assert bundled.identity().parameters == manifest["parameters"]
     assert bundled.context_length >= 512
 
 

@@ -7,12 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.decoding import GREEDY, Scheme, TargetScores, target_scores
 from rote.errors import InputError
 from rote.largest import largest, largest_with_ids
+from tests.cases import cases
 from tests.reference import decoding as reference
 
 # Few distinct values make ties the rule, as bf16 does.
@@ -44,7 +45,7 @@ def one(row: np.ndarray, target: int, scheme: Scheme) -> tuple[float, float, int
     )  # fmt: skip
 
 
-@settings(max_examples=600, deadline=None)
+@cases(600)
 @given(problems())
 def test_agrees_with_the_definition(problem: tuple[np.ndarray, int, Scheme]) -> None:
     row, target, scheme = problem
@@ -61,7 +62,7 @@ def test_agrees_with_the_definition(problem: tuple[np.ndarray, int, Scheme]) -> 
         assert got == pytest.approx(expected, abs=2e-5)
 
 
-@settings(max_examples=400, deadline=None)
+@cases(400)
 @given(problems(), st.integers(0, 2**32 - 1))
 def test_no_change_smaller_than_the_margin_crosses_the_border(
     problem: tuple[np.ndarray, int, Scheme], seed: int
@@ -78,7 +79,7 @@ def test_no_change_smaller_than_the_margin_crosses_the_border(
         assert (target in kept) == (margin > 0)
 
 
-@settings(max_examples=600, deadline=None)
+@cases(600)
 @given(problems())
 def test_no_change_made_to_carry_the_target_across_does_so(problem: tuple[np.ndarray, int, Scheme]) -> None:
     """What random changes rarely hit on: all that stands before the target one way and all else the other, and with
@@ -103,7 +104,7 @@ def test_no_change_made_to_carry_the_target_across_does_so(problem: tuple[np.nda
         assert (target in kept) == (margin > 0)
 
 
-@settings(max_examples=600, deadline=None)
+@cases(600)
 @given(problems())
 def test_margins_are_no_smaller_than_they_need_be(problem: tuple[np.ndarray, int, Scheme]) -> None:
     """One that is would exempt rows that are certain."""
@@ -120,7 +121,7 @@ def test_margins_are_no_smaller_than_they_need_be(problem: tuple[np.ndarray, int
         assert margin == pytest.approx(want, rel=1e-3, abs=1e-4)
 
 
-@settings(max_examples=600, deadline=None)
+@cases(600)
 @given(problems(), st.floats(0.0, 0.6), st.integers(0, 2**32 - 1))
 def test_no_change_lifts_a_log_prob_above_its_headroom(
     problem: tuple[np.ndarray, int, Scheme], d: float, seed: int

@@ -173,8 +173,8 @@ def test_run_format_names_every_field(workplace: Path) -> None:
     assert columns == SCHEMA.names
     manifest = {key for key in fields(run.manifest) if key not in ("source", "model", "windows")}
     summary = set(run.summary)
-    (numbers,) = run.summary["schemes"].values()
-    per_scheme = {f"rates.{key}" for key in numbers["rates"]} | {"coverage"}
+    (numbers,) = run.summary.schemes.values()
+    per_scheme = {f"rates.{key}" for key in numbers.rates} | {"coverage"}
     for field in {f for f in manifest if not f.startswith("versions.")} | summary | per_scheme:
         assert f"`{field}`" in text, f"docs/run-format.md does not explain {field}"
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import rote.odds as module
 from rote.errors import InputError
 from rote.odds import at_least_once, expected_queries, queries_needed, wilson
+from tests.cases import cases
 from tests.reference import odds as reference
 from tests.reference.sampling import score_interval
 
@@ -30,7 +31,7 @@ probabilities = st.one_of(
 )
 wanted = st.one_of(probabilities, st.sampled_from([0.1, 0.5, 0.75, 0.9, 0.99, 0.999999]))
 counts = st.one_of(st.integers(0, 10**6), st.integers(0, 2**70), st.integers(0, 10**330))
-checked = settings(deadline=None, max_examples=100)
+checked = cases(100)
 
 
 @checked
@@ -58,7 +59,7 @@ def test_none_and_one_generation_are_exact(p_z: float) -> None:
     assert math.copysign(1, at_least_once(p_z, 0)) == 1
 
 
-@settings(deadline=None, max_examples=500)
+@cases(500)
 @given(probabilities, counts, st.integers(1, 10**4))
 @example(0.3, 1, 1)
 @example(5e-324, int(1.7976931348623157e308), 2**971)  # across the largest float
@@ -67,7 +68,7 @@ def test_more_generations_never_lower_the_probability(p_z: float, n: int, more: 
     assert steps == sorted(steps)
 
 
-@settings(deadline=None, max_examples=500)
+@cases(500)
 @given(probabilities, counts)
 def test_a_likelier_suffix_never_lowers_the_probability(p_z: float, n: int) -> None:
     steps = [p_z]
@@ -110,7 +111,7 @@ def test_queries_needed_equals_exact_arithmetic_off_the_border(p_z: float, at_le
     assert queries_needed(p_z, at_least=at_least) == truth
 
 
-@settings(deadline=None, max_examples=500)
+@cases(500)
 @given(probabilities, st.integers(1, 10**6))
 def test_queries_needed_inverts_at_least_once(p_z: float, n: int) -> None:
     reached = at_least_once(p_z, n)
@@ -206,7 +207,7 @@ def test_not_a_number_of_generations(bad: Any) -> None:
 # --- Wilson's interval
 
 
-@settings(deadline=None, max_examples=200)
+@cases(200)
 @given(st.floats(0, 1), st.one_of(st.integers(1, 10**6), st.floats(0.5, 1e4)), st.floats(0.01, 0.999))
 @example(0.0, 10, 0.95)
 @example(1.0, 10, 0.95)

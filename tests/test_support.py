@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.decoding import GREEDY, Scheme, Support, support
+from tests.cases import cases
 from tests.reference import decoding as reference
 from tests.test_decoding import VALUES
 
@@ -80,7 +81,7 @@ def check_row(row: np.ndarray, scheme: Scheme, width: int, target: int, found: S
     assert float(found.target[at]) == pytest.approx(log_probs.get(target, -math.inf), abs=2e-6)
 
 
-@settings(max_examples=800, deadline=None)
+@cases(800)
 @given(problems())
 def test_agrees_with_the_definition(problem: Problem) -> None:
     rows, scheme, width, targets = problem

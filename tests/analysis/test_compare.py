@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -25,6 +25,7 @@ from rote.analysis.compare import (
     paired,
 )
 from rote.errors import InputError
+from tests.cases import cases
 from tests.reference import compare as slow
 
 Z = NormalDist().inv_cdf(0.975)
@@ -60,7 +61,7 @@ def several_runs(draw: st.DrawFn) -> dict[str, list[dict[str, Any]]]:
     return {name: draw(score_rows(count)) for name in "ABC"[: draw(st.integers(2, 3))]}
 
 
-@settings(deadline=None, max_examples=150)
+@cases(150)
 @given(several_runs())
 def test_pairs_are_those_of_the_reference(runs: dict[str, list[dict[str, Any]]]) -> None:
     tables = {name: table(rows) for name, rows in runs.items()}
@@ -82,7 +83,7 @@ def test_pairs_are_those_of_the_reference(runs: dict[str, list[dict[str, Any]]])
             assert log_prob.mean_difference is None
 
 
-@settings(deadline=None, max_examples=100)
+@cases(100)
 @given(several_runs())
 def test_fixed_sets_are_those_of_the_reference(runs: dict[str, list[dict[str, Any]]]) -> None:
     sets = fixed_sets({name: table(rows) for name, rows in runs.items()}, tau=TAU)
@@ -103,7 +104,7 @@ def test_fixed_sets_are_those_of_the_reference(runs: dict[str, list[dict[str, An
             assert own.mean_p_z_upper == pytest.approx(high)
 
 
-@settings(deadline=None, max_examples=100)
+@cases(100)
 @given(several_runs(), st.integers(0, 13), st.booleans(), st.sampled_from(["gain", "loss"]))
 def test_changes_are_certain_and_ordered(
     runs: dict[str, list[dict[str, Any]]], count: int, apart: bool, kind: Any

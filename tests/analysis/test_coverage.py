@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.analysis.coverage import (
@@ -29,6 +29,7 @@ from rote.corpus.windows import windows as cut_windows
 from rote.errors import InputError
 from rote.store.files import plain
 from rote.store.summary import Coverage
+from tests.cases import cases
 from tests.corpus.test_windows import PIECES, single_bytes, trained
 from tests.reference import coverage as reference
 
@@ -41,7 +42,7 @@ SCHEMA = {
     "log_prob": pl.Float64,
     "stopped": pl.Boolean,
 }
-checked = settings(deadline=None, max_examples=200)
+checked = cases(200)
 
 
 def table(rows: list[tuple[Any, ...]]) -> pl.DataFrame:
@@ -163,7 +164,7 @@ def test_hot_spots(text: tuple[int, list[tuple[int, int, int]]], data: st.DataOb
     check_hot_spots(length, rows, data.draw(st.sampled_from([0.001, 0.01, 0.5, 1.0])))
 
 
-@settings(deadline=None, max_examples=60)
+@cases(60)
 @given(
     text=st.lists(st.sampled_from(PIECES), min_size=1, max_size=12).map("".join).map(lambda text: text[:70]),
     tokens=st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(1, 6)),
@@ -253,7 +254,7 @@ def with_tokens(rows: list[tuple[list[float], bool]]) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 3, 4096])
-@settings(deadline=None, max_examples=100)
+@cases(100)
 @given(rows=st.lists(st.tuples(st.lists(TOKENS, max_size=6), st.booleans()), max_size=8))
 def test_longest(rows_at_once: int, rows: list[tuple[list[float], bool]]) -> None:
     thresholds = (0.01, 0.1, 0.5, 0.75, 1.0)

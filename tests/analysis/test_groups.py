@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -30,6 +30,7 @@ from rote.analysis.groups import (
 from rote.analysis.rates import rates, rates_by
 from rote.errors import InputError
 from rote.store.summary import Rate, RepetitionRates, SplitRates
+from tests.cases import cases
 from tests.reference.rates import count, reaches
 from tests.reference.sampling import ratio_variance, score_interval
 
@@ -77,7 +78,7 @@ ROWS = st.lists(
 
 
 @given(ROWS)
-@settings(max_examples=80, deadline=None)
+@cases(80)
 def test_rates_are_those_of_the_rows_counted_one_by_one(rows: list[dict[str, Any]]) -> None:
     frame = table(rows)
     found = sampled_rates(frame)
@@ -157,7 +158,7 @@ def test_documents_that_agree_within_count_once() -> None:
         st.lists(st.sampled_from([-2.0, -0.5, 0.0, 0.25, 1.0, 3.0]), min_size=1, max_size=5), min_size=1, max_size=8
     )
 )
-@settings(max_examples=200, deadline=None)
+@cases(200)
 def test_values_that_are_no_hits_scatter_likewise(documents: list[list[float]]) -> None:
     """As those of differences between two runs: what is not 0 is a hit; where nothing is 0, only hits can be few."""
     values = [value for each in documents for value in each]

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.analysis.rates import log_prob_bounds, np_rates, rates, rates_by
@@ -20,6 +20,7 @@ from rote.errors import InputError
 from rote.odds import wilson
 from rote.store.files import plain
 from rote.store.summary import BorderTokens, NearTau, Passing, Rate, Rates, RepetitionRates, SplitRates
+from tests.cases import cases
 from tests.reference import rates as reference
 
 QUERIES = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000]
@@ -34,7 +35,7 @@ SCHEMA: dict[str, Any] = {
     "repetitions": pl.Int64,
     "split": pl.String,
 }
-checked = settings(deadline=None, max_examples=60)
+checked = cases(60)
 
 
 def row(log_prob: float, **other: Any) -> dict[str, Any]:
@@ -94,7 +95,7 @@ def test_every_rate_is_the_rows_counted(drawn: list[dict[str, Any]]) -> None:
     assert msgspec.convert(json.loads(json.dumps(plain(result), allow_nan=False)), Rates) == result
 
 
-@settings(deadline=None, max_examples=40)
+@cases(40)
 @given(rows(lowest=-6, stopped_below=-3))
 def test_passing_greedy_is_the_first_n_that_does(drawn: list[dict[str, Any]]) -> None:
     limit = 300
@@ -176,7 +177,7 @@ def test_numerically_uncertain_rows_are_counted() -> None:
 
 
 @given(rows())
-@settings(deadline=None, max_examples=40)
+@cases(40)
 def test_border_rows(drawn: list[dict[str, Any]]) -> None:
     expected = sum(any(abs(np.float32(margin)) < 0.25 for margin in each["margins"]) for each in drawn)
     assert rates(table(drawn), border_tolerance=0.25).border_tokens.count == expected
@@ -206,7 +207,7 @@ def test_tolerances_and_tau_unless_given() -> None:
     assert groups == [SplitRates(**vars(rates(scores, **other)), split="train")]
 
 
-@settings(deadline=None, max_examples=40)
+@cases(40)
 @given(
     rows(), st.lists(st.integers(1, 3000), max_size=3), st.lists(st.sampled_from([0.05, 0.3, 0.75, 1.0]), max_size=2)
 )

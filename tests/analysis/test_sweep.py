@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.analysis.sweep import perplexities, shortened
@@ -18,6 +18,7 @@ from rote.errors import InputError
 from rote.extraction.verbatim import verbatim
 from rote.store.table import SCHEMA, _table
 from rote.tokens import Example
+from tests.cases import cases
 from tests.fakes import HashModel
 
 SCHEMES = [Scheme(), Scheme(2.0, None, 0.7), GREEDY]
@@ -32,7 +33,7 @@ def table(model: Any, examples: list[Example], schemes: list[Scheme] = SCHEMES) 
     length=st.integers(1, 6),
     tokens=st.lists(st.lists(st.integers(0, 3), min_size=9, max_size=9), min_size=1, max_size=4),
 )
-@settings(max_examples=40, deadline=None)
+@cases(40)
 def test_a_shortened_table_is_the_table_of_shorter_suffixes(seed: int, length: int, tokens: list[list[int]]) -> None:
     """Logits are rounded to one digit, so that ties, which only the greedy rows can settle, are common."""
     model = HashModel(4, seed=seed)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
@@ -35,7 +35,6 @@ def store(folder: Path, *lines: str | dict[str, Any]) -> Path:
 # --- texts
 
 
-@settings(deadline=None)
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1), mark=st.booleans())
 def test_text_comes_back_as_it_is(text: str, mark: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -251,7 +250,6 @@ def an_example(draw: st.DrawFn) -> Example:
     return Example(name, draw(IDS), draw(IDS), start, suffix_start, suffix_end, metadata)
 
 
-@settings(deadline=None)
 @given(examples=st.lists(an_example(), min_size=1, max_size=5, unique_by=lambda example: example.id))
 def test_written_examples_come_back_the_same(examples: list[Example]) -> None:
     with tempfile.TemporaryDirectory() as folder:

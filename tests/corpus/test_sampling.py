@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rote.corpus.sampling as module
@@ -20,6 +20,7 @@ from rote.corpus.sampling import Cutter, draw, place
 from rote.corpus.windows import plain_backend
 from rote.errors import InputError
 from rote.tokens import Example
+from tests.cases import cases
 from tests.corpus.corpora import write_dataset, write_jsonl, write_parquet, write_parquets, write_texts
 from tests.corpus.test_windows import ALICE, bundled, crossing, single_bytes, trained
 from tests.reference.sampling import arrangements, candidates
@@ -209,7 +210,7 @@ WORDS = st.lists(st.sampled_from(["cat", "at", "a", "é", "😀x", "", "\n", "ca
     seed=st.integers(0, 99),
     sizes=st.sampled_from([(1, 1), (2, 1), (3, 4)]),
 )
-@settings(max_examples=60, deadline=None)
+@cases(60)
 def test_placement_is_one_of_all_arrangements(
     words: list[str], count: int, tries: int, seed: int, sizes: tuple[int, int]
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -16,6 +16,7 @@ import rote.corpus.windows as module
 from rote.corpus.windows import beginning_ends, window_starts, windows
 from rote.errors import InputError
 from rote.tokens import Example
+from tests.cases import cases
 from tests.reference.windows import Window, reference_windows
 
 DATA = Path(module.__file__).parents[1] / "data"
@@ -134,7 +135,7 @@ TEXTS = st.lists(
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(deadline=None, max_examples=40)
+@cases(40)
 @given(text=TEXTS.filter(bool), prefix=st.integers(1, 60), suffix=st.integers(1, 60), stride=st.integers(60, 700))
 def test_same_as_the_reference(name: str, text: str, prefix: int, suffix: int, stride: int) -> None:
     tokenizer = TOKENIZERS[name]()
@@ -143,7 +144,7 @@ def test_same_as_the_reference(name: str, text: str, prefix: int, suffix: int, s
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(deadline=None, max_examples=40)
+@cases(40)
 @given(
     text=st.lists(st.sampled_from(PIECES), min_size=1, max_size=12).map("".join),
     prefix=st.integers(1, 6),
@@ -317,7 +318,7 @@ REGIONS = (
 )
 
 
-@settings(deadline=None, max_examples=100)
+@cases(100)
 @given(
     text=st.lists(st.sampled_from(PIECES), min_size=1, max_size=12).map("".join).map(lambda text: text[:60]),
     regions=REGIONS,
@@ -340,7 +341,7 @@ def test_regions_must_be_in_order_and_in_the_text(bad: Any) -> None:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(deadline=None, max_examples=20)
+@cases(20)
 @given(text=TEXTS.filter(bool), stride=st.integers(100, 700))
 def test_where_beginnings_of_suffixes_end(name: str, text: str, stride: int) -> None:
     """A suffix of fewer tokens ends there, as the reference finds it."""

@@ -10,13 +10,14 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rote
 from rote import GREEDY, Example, Scheme, Verbatim, verbatim
 from rote.errors import InputError, ModelError
 from rote.extraction.verbatim import HEAD_BYTES
+from tests.cases import cases
 from tests.extraction.near.test_search import CoarseModel
 from tests.fakes import HashModel
 from tests.reference import decoding
@@ -55,7 +56,7 @@ def compare(got: list[rote.Verbatim], want: list[rote.Verbatim], tolerance: floa
     return exempt
 
 
-@settings(max_examples=30, deadline=None)
+@cases(30)
 @given(st.integers(0, 10_000), st.integers(2, 4), st.integers(1, 3), st.sampled_from([None, 0]), st.integers(1, 3))
 def test_probabilities_of_all_suffixes_sum_to_one(
     seed: int, vocabulary: int, length: int, bos: int | None, k: int
@@ -103,7 +104,7 @@ def test_results_keep_the_order_given() -> None:
     assert [r.scheme for r in results[:2]] == [Scheme(top_k=2), GREEDY]
 
 
-@settings(max_examples=40, deadline=None)
+@cases(40)
 @given(st.integers(0, 10_000), st.floats(1e-4, 0.9), st.integers(1, 6))
 def test_stopping_early_is_safe_on_random_models(seed: int, tau: float, length: int) -> None:
     model = HashModel(4, seed=seed)
@@ -130,7 +131,7 @@ class Unsteady(CoarseModel):
         return super().hidden(tokens) + torch.tensor(noise * self.logit_tolerance, dtype=torch.float32)
 
 
-@settings(max_examples=150, deadline=None)
+@cases(150)
 @given(st.data())
 def test_what_is_given_up_is_certain_whatever_another_pass_says(data: st.DataObject) -> None:
     """In the cold logits count for more, and a token that drops out of the support leaves more to the others."""
@@ -153,7 +154,7 @@ def test_what_is_given_up_is_certain_whatever_another_pass_says(data: st.DataObj
                 assert not b.greedy
 
 
-@settings(max_examples=80, deadline=None)
+@cases(80)
 @given(st.data())
 def test_every_number_of_every_example(data: st.DataObject) -> None:
     """Lengths, batches and chunks of all sizes; what a pass costs, and what giving up early saves."""

@@ -86,20 +86,38 @@ def rates(
 
 @overload
 def rates_by(
-    scores: pl.DataFrame, key: Literal["repetitions"], *, of: Callable[..., Rates] = rates, **limits: float
+    scores: pl.DataFrame,
+    key: Literal["repetitions"],
+    *,
+    tau: float = ...,
+    numeric_tolerance: float = ...,
+    border_tolerance: float = ...,
+    of: Callable[..., Rates] = ...,
 ) -> list[RepetitionRates]: ...
 @overload
 def rates_by(
-    scores: pl.DataFrame, key: Literal["split"], *, of: Callable[..., Rates] = rates, **limits: float
+    scores: pl.DataFrame,
+    key: Literal["split"],
+    *,
+    tau: float = ...,
+    numeric_tolerance: float = ...,
+    border_tolerance: float = ...,
+    of: Callable[..., Rates] = ...,
 ) -> list[SplitRates]: ...
 def rates_by(
-    scores: pl.DataFrame, key: Literal["repetitions", "split"], *, of: Callable[..., Rates] = rates, **limits: float
+    scores: pl.DataFrame,
+    key: Literal["repetitions", "split"],
+    *,
+    tau: float = 0.001,
+    numeric_tolerance: float = 0.001,
+    border_tolerance: float = 0.001,
+    of: Callable[..., Rates] = rates,
 ) -> list[RepetitionRates] | list[SplitRates]:
     """The `rates` of each group of rows that share a value of `key`, ascending, each with that value under `key`.
 
-    `limits` are the options of `rates`. `of` may be another function like it, as for rows that were drawn document by
-    document. Rows without a value form a last group whose value is None, so the groups' examples add up to the table's.
-    The list is empty where no row has a value.
+    `of` may be another function like `rates`, as for rows that were drawn document by document. Rows without a value
+    form a last group whose value is None, so the groups' examples add up to the table's. The list is empty where no row
+    has a value.
     """
     if key not in ("repetitions", "split"):
         raise InputError(f"rates can be grouped by 'repetitions' or 'split', not by {key!r}.")
@@ -107,9 +125,13 @@ def rates_by(
     if scores[key].null_count() == scores.height:
         return []
     groups = scores.sort(key, nulls_last=True, maintain_order=True).partition_by(key, maintain_order=True)
+    each = [
+        (group[key][0], of(group, tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance))
+        for group in groups
+    ]
     if key == "split":
-        return [SplitRates(**vars(of(group, **limits)), split=group[key][0]) for group in groups]
-    return [RepetitionRates(**vars(of(group, **limits)), repetitions=group[key][0]) for group in groups]
+        return [SplitRates(**vars(own), split=value) for value, own in each]
+    return [RepetitionRates(**vars(own), repetitions=value) for value, own in each]
 
 
 def np_rates(scores: pl.DataFrame, *, queries: Sequence[int], chances: Sequence[float]) -> list[OddsRate]:

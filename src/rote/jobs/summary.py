@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from rote.errors import RunError
 from rote.store.files import FORMAT
 from rote.store.manifest import Manifest, scheme_of
 from rote.store.run import StoredRun
-from rote.store.summary import Longest, LookedAt, Rates, SchemeNumbers, Summary
+from rote.store.summary import Longest, LookedAt, SchemeNumbers, Summary
 
 THRESHOLDS = (0.01, 0.1, 0.5, 0.75)
 """The probabilities at which coverage is told."""
@@ -31,8 +30,13 @@ def summarise(run: StoredRun, logit_tolerance: float, tokenizer: Any) -> Summary
     for scheme in manifest.schemes:
         own = scores.filter(scores["scheme"] == scheme)
         doubt = scheme_of(scheme).doubt(logit_tolerance) * most_tokens
-        limits = {"tau": manifest.tau, "numeric_tolerance": doubt, "border_tolerance": logit_tolerance}
-        numbers = _numbers(own, limits, drawn=manifest.sampling is not None)
+        numbers = _numbers(
+            own,
+            tau=manifest.tau,
+            numeric_tolerance=doubt,
+            border_tolerance=logit_tolerance,
+            drawn=manifest.sampling is not None,
+        )
         if manifest.near is not None:
             numbers = replace(numbers, near=near_summary(own, tau=manifest.tau))
         if manifest.source.characters is not None:
@@ -59,20 +63,25 @@ def summarise(run: StoredRun, logit_tolerance: float, tokenizer: Any) -> Summary
     )
 
 
-def _numbers(scores: pl.DataFrame, limits: Mapping[str, float], *, drawn: bool) -> SchemeNumbers:
+def _numbers(
+    scores: pl.DataFrame, *, tau: float, numeric_tolerance: float, border_tolerance: float, drawn: bool
+) -> SchemeNumbers:
     """The rates, and those of the groups that the rows say they belong to.
 
     Of examples drawn from a corpus, a held-out corpus is a group beside it, not a part of its rates.
     """
     rows = with_origin(scores) if drawn else scores
-
-    def of(group: pl.DataFrame) -> Rates:
-        return sampled_rates(group, **limits) if drawn else rates(group, **limits)
-
-    by_split = rates_by(rows, "split", of=of)
+    own = rows.filter(pl.col("corpus") == "main") if drawn else rows
+    of = sampled_rates if drawn else rates
+    by_split, by_repetitions = (
+        rates_by(rows, "split", tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance, of=of),
+        rates_by(
+            rows, "repetitions", tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance, of=of
+        ),
+    )
     return SchemeNumbers(
-        rates=of(rows.filter(pl.col("corpus") == "main") if drawn else rows),
-        by_repetitions=rates_by(rows, "repetitions", of=of) or None,
+        rates=of(own, tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance),
+        by_repetitions=by_repetitions or None,
         by_split=by_split or None,
         differences=differences(by_split) if drawn and by_split else None,
     )

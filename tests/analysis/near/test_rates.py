@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.analysis.near.rates import (
@@ -31,10 +31,11 @@ from rote.odds import wilson
 from rote.store.files import plain
 from rote.store.summary import NearSummary, Recovered, SearchCost, Share, Shell
 from tests.analysis.near.tables import SCHEMA, TAU, row, rows, table
+from tests.cases import cases
 from tests.reference import nearverbatim as reference
 
 Rows = list[dict[str, Any]]
-checked = settings(deadline=None, max_examples=60)
+checked = cases(60)
 ROUNDING = 1e-12
 QUERIES = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000]
 QUANTILES = ["0.05", "0.25", "0.5", "0.75", "0.95"]
@@ -198,7 +199,7 @@ def test_recovery(drawn: Rows) -> None:
     assert result.extra == sum(reference.unlocked(each, TAU, 0) for each in drawn)
 
 
-@settings(deadline=None, max_examples=30)
+@cases(30)
 @given(rows(), st.booleans())
 def test_prompts_needed(drawn: Rows, verbatim: bool) -> None:
     limit = 60
@@ -220,7 +221,7 @@ def test_prompts_needed(drawn: Rows, verbatim: bool) -> None:
             assert n == math.inf if probability == 0 else n < math.inf or probability < 1e-307
 
 
-@settings(deadline=None, max_examples=30)
+@cases(30)
 @given(rows())
 def test_prompt_rates(drawn: Rows) -> None:
     cells = prompt_rates(table(drawn))

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.errors import InputError
 from rote.extraction.near import distance as distances
 from rote.extraction.near.distance import Metric
+from tests.cases import cases
 from tests.reference import near as reference
 from tests.reference.near import FAR
 
@@ -157,7 +158,7 @@ def test_nothing_is_closed_before_the_last_token_where_early_ends_do_not_count()
     assert (ceil <= 5).tolist() == [True, False, False]
 
 
-@settings(max_examples=60, deadline=None)
+@cases(60)
 @given(st.data())
 def test_long_outputs(data: st.DataObject) -> None:
     """Longer than the band is wide, in both directions, with tokens dropped and put in."""
@@ -181,7 +182,7 @@ def test_long_outputs(data: st.DataObject) -> None:
 TOKENS = st.lists(st.integers(0, 3), max_size=9)
 
 
-@settings(max_examples=300, deadline=None)
+@cases(300)
 @given(TOKENS, TOKENS)
 def test_finished_outputs(output: list[int], suffix: list[int]) -> None:
     assert distances.levenshtein(output, suffix) == reference.levenshtein(output, suffix)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.errors import InputError, ModelError
@@ -16,6 +16,7 @@ from rote.extraction.text.beams import Search, candidates
 from rote.extraction.text.reconstruct import Chunk, Writing, in_words, longest_context, section_break, write_on
 from rote.models.huggingface import HuggingFaceModel
 from tests import tiny
+from tests.cases import cases
 from tests.fakes import HashModel
 from tests.reference import reconstruct as reference
 
@@ -110,7 +111,7 @@ def test_greedy_ends_with_the_first_eos() -> None:
     st.integers(1, 9),
     st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@cases(60)
 def test_ties_go_to_the_lower_beam_and_then_the_lower_token(
     logits: list[list[int]], width: int, data: st.DataObject
 ) -> None:

@@ -172,8 +172,9 @@ def _listed(rows: pl.DataFrame, name: str) -> list[Any] | None:
 
 def _details(packed: Packed, side: PackedRun, budget: int, tell: Callable[[int], None]) -> dict[str, Any]:
     """Blocks of the rows' tokens: of all rows, or of the likeliest that fit. `tell`: how many rows were packed."""
+    tell(0)
     rows, tokens, order = side.rows, _tokens(side.rows), _likeliest(side.rows, side)
-    outputs = near_outputs(rows)
+    outputs = _Outputs(rows)
     count = rows.height
     if count > 8 * BLOCK:  # packing all to keep few takes long: a few blocks tell about how many fit
         firsts = range(0, count - BLOCK, count // 4)
@@ -280,10 +281,11 @@ def printed(log_probs: NDArray[np.float64]) -> tuple[NDArray[np.uint16], list[st
 
 
 def _blocks(
-    height: int, tokens: _Tokens, outputs: Sequence[str] | None, kept: NDArray[np.int64], tell: Callable[[int], None]
+    height: int, tokens: _Tokens, outputs: _Outputs, kept: NDArray[np.int64], tell: Callable[[int], None]
 ) -> list[bytes]:
     starts = np.concatenate(([0], np.cumsum(tokens.counts)))
     end_starts = np.concatenate(([0], np.cumsum(tokens.end_counts)))
+    outputs.read(kept)
     blocks = []
     for first in range(0, height, BLOCK):
         own = kept[np.searchsorted(kept, first) : np.searchsorted(kept, first + BLOCK)]
@@ -293,7 +295,6 @@ def _blocks(
             continue
         at = _spread(starts, own)
         codes = tokens.codes[at]
-        listed = "" if outputs is None else ",".join(outputs[row] for row in own.tolist())
         sections = [
             (own - first).astype("<u2").tobytes(),
             varints(tokens.counts[own]),
@@ -302,7 +303,7 @@ def _blocks(
             (codes & 255).astype(np.uint8).tobytes(),
             (codes >> 8).astype(np.uint8).tobytes(),
             varints(tokens.ranks[at]),
-            f"[{listed}]".encode(),
+            f"[{outputs.of(own)}]".encode(),
         ]
         sizes = np.array([len(section) for section in sections], dtype="<u4").tobytes()
         blocks.append(zlib.compress(sizes + b"".join(sections), 6))
@@ -329,15 +330,32 @@ def varints(values: NDArray[np.int64]) -> bytes:
     return bytes(coded[place <= last[:, None]].astype(np.uint8))
 
 
-def near_outputs(rows: pl.DataFrame) -> list[str] | None:
-    """For each row, as JSON, its heaviest outputs near the suffix; None where no row has any.
+class _Outputs:
+    """Each row's heaviest outputs near the suffix as JSON, worked out when they are needed, and once."""
+
+    def __init__(self, rows: pl.DataFrame) -> None:
+        some = "candidates" in rows.columns and not _empty(rows, "candidates")
+        self._candidates = rows["candidates"] if some else None
+        self._known: dict[int, str] = {}
+
+    def of(self, own: NDArray[np.int64]) -> str:
+        """Those of these rows, one after the other, as far as they were read."""
+        return "" if self._candidates is None else ",".join(self._known[row] for row in own.tolist())
+
+    def read(self, needed: NDArray[np.int64]) -> None:
+        if self._candidates is not None:
+            rows = [row for row in needed.tolist() if row not in self._known]
+            texts = near_outputs(self._candidates.gather(rows))
+            self._known |= zip(rows, texts, strict=True)
+
+
+def near_outputs(candidates: pl.Series) -> list[str]:
+    """For each row, as JSON, its heaviest outputs near the suffix.
 
     An output is its place among the candidates, its edits, its probability as printed, whether that is of a whole set
     of outputs, and its text.
     """
-    if "candidates" not in rows.columns or _empty(rows, "candidates"):
-        return None
-    each = rows.select("candidates").with_row_index("row").explode("candidates").unnest("candidates")
+    each = candidates.to_frame("one").with_row_index("row").explode("one").unnest("one")
     every = each.with_columns(place=pl.int_range(pl.len()).over("row")).filter(pl.col("distance") > 0)
     listed = every.group_by("row", maintain_order=True).head(VARIANTS)
     weight = listed.select(pl.coalesce("set_log_prob", "log_prob")).to_series()
@@ -346,12 +364,12 @@ def near_outputs(rows: pl.DataFrame) -> list[str] | None:
     texts = listed.select(pl.when(pl.col("text").is_null()).then(spelled).otherwise("text")).to_series()
     columns = (listed[name].to_list() for name in ("row", "place", "distance"))
     known, of_set = weight.is_not_null().to_list(), listed["set_log_prob"].is_not_null().to_list()
-    found: list[list[list[Any]]] = [[] for _ in range(rows.height)]
+    outputs: list[list[list[Any]]] = [[] for _ in range(len(candidates))]
     for row, place, distance, code, sure, whole, text in zip(
         *columns, codes.tolist(), known, of_set, texts.to_list(), strict=True
     ):
-        found[row].append([place, distance, palette[code] if sure else None, whole, numbers.literal(text)])
-    return [json.dumps(outputs, ensure_ascii=False, separators=(",", ":")) for outputs in found]
+        outputs[row].append([place, distance, palette[code] if sure else None, whole, numbers.literal(text)])
+    return [json.dumps(own, ensure_ascii=False, separators=(",", ":")) for own in outputs]
 
 
 def _download(packed: Packed, sides: Sequence[PackedRun]) -> dict[str, Any]:

@@ -17,11 +17,12 @@ MISSING = "–"
 # picture. Tab, line feed and carriage return stay. Lone surrogates cannot be written as UTF-8.
 _VISIBLE = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}
 _VISIBLE |= {0x7F: 0x2421} | dict.fromkeys([*range(0xD800, 0xE000), *map(ord, MARKS)], 0xFFFD)
+_INVISIBLE = re.compile(f"[{re.escape(''.join(map(chr, _VISIBLE)))}]")  # most texts have none, and translating is slow
 
 
 def literal(text: str) -> str:
     """The text as it can be shown in a page: invisible control characters as their pictures, all else unchanged."""
-    return text.translate(_VISIBLE)
+    return text.translate(_VISIBLE) if _INVISIBLE.search(text) else text
 
 
 def typeset(text: str) -> Markup:
