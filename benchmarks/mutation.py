@@ -41,7 +41,7 @@ from typing import IO, Any
 ROOT = Path(__file__).parent.parent
 EQUIVALENTS = Path(__file__).parent / "mutation_equivalents.toml"
 
-SEARCH = tuple(f"tests/extraction/test_{name}.py" for name in ("long_outputs", "invariants", "frozen"))
+SEARCH = tuple(f"tests/extraction/near/test_{name}.py" for name in ("long_outputs", "invariants", "frozen"))
 NEAR = (*SEARCH, "tests/extraction/near/test_search.py")
 
 TESTS = {
@@ -68,6 +68,8 @@ TESTS = {
     "analysis/rates.py": ("tests/analysis/test_rates.py",),
     "analysis/groups.py": ("tests/analysis/test_groups.py",),
     "analysis/near/rates.py": ("tests/analysis/near/test_rates.py",),
+    "store/files.py": ("tests/store/test_run.py", "tests/store/test_manifest.py"),
+    "store/table.py": ("tests/store/test_run.py", "tests/jobs/test_scan.py"),
     "store/run.py": ("tests/store/test_run.py", "tests/jobs/test_scan.py"),
     "store/manifest.py": ("tests/store/test_manifest.py", "tests/store/test_run.py"),
 }
