@@ -131,8 +131,8 @@ def test_greedy_decoding_has_nothing_to_spread_over(model: Any, text: str, tmp_p
     with pytest.raises(rote.InputError, match="every generation is the same"):
         check(run.folder, model)
     name = run.scores["example_id"][0]
-    found = check(run.folder, model, examples=[name], samples=3)["passages"][0]
-    assert found["hits"] == 3 * found["p_z"]
+    found = check(run.folder, model, examples=[name], samples=3).passages[0]
+    assert found.hits == 3 * found.p_z
 
 
 def test_a_scan_s_windows_are_cut_again_as_they_were(tiny_folder: Path, text: str, tmp_path: Path) -> None:
@@ -145,4 +145,4 @@ def test_a_scan_s_windows_are_cut_again_as_they_were(tiny_folder: Path, text: st
     assert [(e.id, e.prefix, e.suffix) for e in again] == [(e.id, e.prefix, e.suffix) for e in cut]
     (tmp_path / "text.txt").write_text("changed")
     with pytest.raises(rote.RunError, match="not the text that was scored"):
-        _examples(run, model.tokenizer, run.scores)
+        _examples(rote.Run(tmp_path), model.tokenizer, run.scores)

@@ -19,6 +19,7 @@ from rote.jobs.show import passage, token_texts
 from rote.report.page.layout import script
 from rote.report.text import numbers
 from rote.report.text.comparison import comparison_lines
+from rote.store.files import plain
 from tests import tiny
 from tests.jobs.support import SIZES, files
 
@@ -51,31 +52,31 @@ def folders(model: Any, other_model: Any, text: str, tmp_path_factory: pytest.Te
 
 def test_the_same_run_twice_differs_in_nothing(folders: Path) -> None:
     found = compare([folders / "plain", folders / "stopped"]).result
-    assert list(found["differing"]) == ["stop_early"]
-    (pair,) = found["pairs"]
-    assert (pair["gained"], pair["lost"], pair["difference"]) == (0, 0, 0.0)
+    assert list(found.differing) == ["stop_early"]
+    (pair,) = found.pairs
+    assert (pair.gained, pair.lost, pair.difference) == (0, 0, 0.0)
     stopped = Run.open(folders / "stopped").scores["stopped"].sum()
-    assert pair["log_prob"]["unknown"] == stopped > 0
+    assert pair.log_prob.unknown == stopped > 0
     said = [line for line in comparison_lines(found) if line.startswith("Given up early")]
     assert [line.endswith(f": {stopped} windows of B.") for line in said] == [True]
 
 
 def test_numbers_are_those_of_the_summaries(folders: Path) -> None:
     sides = [
-        s for names in (["plain", "schemes"], ["schemes"]) for s in compare([folders / n for n in names]).result["runs"]
+        s for names in (["plain", "schemes"], ["schemes"]) for s in compare([folders / n for n in names]).result.runs
     ]
-    assert {side["scheme"] for side in sides} == set(map(str, SCHEMES))
+    assert {side.scheme for side in sides} == set(map(str, SCHEMES))
     for side in sides:
-        summary = Run.open(side["folder"]).summary
-        assert side["rates"] == summary["schemes"][side["scheme"]]["rates"]
-        assert side["coverage"] == summary["schemes"][side["scheme"]]["coverage"]
-        assert side["token_evals"] == summary["token_evals"]
+        summary = Run.open(side.folder).summary
+        assert side.rates == summary.schemes[side.scheme].rates
+        assert side.coverage == summary.schemes[side.scheme].coverage
+        assert side.token_evals == summary.token_evals
 
 
 def test_schemes_of_one_run_are_compared(folders: Path) -> None:
     found = compare([folders / "schemes"])
-    assert [side["scheme"] for side in found.result["runs"]] == [str(scheme) for scheme in SCHEMES]
-    assert list(found.result["differing"]) == ["scheme"]
+    assert [side.scheme for side in found.result.runs] == [str(scheme) for scheme in SCHEMES]
+    assert list(found.result.differing) == ["scheme"]
     rows = Run.open(folders / "schemes").scores
     for key, scheme in zip("AB", SCHEMES, strict=True):
         own = rows.filter(pl.col("scheme") == str(scheme))
@@ -84,12 +85,12 @@ def test_schemes_of_one_run_are_compared(folders: Path) -> None:
 
 def test_tokenizers_may_differ_over_one_text(folders: Path) -> None:
     found = compare([folders / "plain", folders / "other"])
-    assert found.result["tokenizers_differ"]
-    assert found.result["unpaired"]["B"] > 0 == found.result["unpaired"]["A"]  # shorter tokens, shorter windows
-    assert found.result["common_examples"] == found.table.height
+    assert found.result.tokenizers_differ
+    assert found.result.unpaired["B"] > 0 == found.result.unpaired["A"]  # shorter tokens, shorter windows
+    assert found.result.common_examples == found.table.height
     lines = comparison_lines(found.result)
     assert any("different tokenizers" in line for line in lines)
-    left_out = found.result["unpaired"]["B"]
+    left_out = found.result.unpaired["B"]
     said = [line for line in lines if line.startswith("Left out of everything but the first table")]
     assert [line.endswith(f": {left_out} windows of B.") for line in said] == [True]
     assert found.table["start"].to_list() == Run.open(folders / "plain").scores["start"].to_list()
@@ -105,23 +106,23 @@ def test_every_differing_field_is_named(folders: Path) -> None:
 
 
 def test_what_cannot_be_compared_at_all(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = folders / "plain"
+    one = folders / "plain"
     with pytest.raises(InputError, match="at least two runs"):
-        compare([plain])
+        compare([one])
     with pytest.raises(InputError, match="given twice"):
-        compare([plain, folders / "schemes" / ".." / "plain"])
+        compare([one, folders / "schemes" / ".." / "plain"])
     with pytest.raises(InputError, match="top is a number"):
-        compare([plain, folders / "other"], top=-1)
+        compare([one, folders / "other"], top=-1)
     with pytest.raises(InputError, match="tau is a probability"):
-        compare([plain, folders / "other"], tau=2.0)
+        compare([one, folders / "other"], tau=2.0)
     with pytest.raises(InputError, match=r"bounds: whether \d+ of \d+ rows reach 1e-30"):
-        compare([plain, folders / "bounds"], tau=1e-30)
+        compare([one, folders / "bounds"], tau=1e-30)
     monkeypatch.setattr("rote.jobs.compare.MOST", 2)
     with pytest.raises(InputError, match="at most 2 runs"):
-        compare([plain, folders / "schemes"])
-    monkeypatch.setattr("rote.store.run.FORMAT", 99)
-    with pytest.raises(RunError, match="format"):
-        compare([plain, folders / "other"])
+        compare([one, folders / "schemes"])
+    monkeypatch.setattr("rote.store.files.FORMAT", 99)
+    with pytest.raises(RunError, match=r"manifest\.json has format 4, but this version of Rote reads format 99"):
+        compare([one, folders / "other"])
 
 
 def test_unfinished_runs_are_refused(folders: Path, tmp_path: Path) -> None:
@@ -142,10 +143,12 @@ def test_texts_that_were_changed_are_refused(model: Any, text: str, tmp_path: Pa
     (scored.folder / "examples.jsonl").write_text("{")
     with pytest.raises(RunError, match=r"examples\.jsonl does not hold the examples that were scored"):
         passage([scored.folder], example="a")
-    manifest = run.manifest
+    manifest = plain(run.manifest)
     del manifest["schemes"]
     (run.folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(InputError, match="is no run over passages: its manifest has no 'schemes'"):
+    with pytest.raises(
+        RunError, match=r"manifest\.json is damaged: Object missing required field `schemes`\. Make the"
+    ):
         passage([run.folder], example="w0")
 
 
@@ -153,7 +156,7 @@ def test_what_is_written(folders: Path, tmp_path: Path) -> None:
     found = compare([folders / "plain", folders / "other"])
     page = found.write(tmp_path / "out")
     assert set(files(tmp_path / "out")) == {"comparison.json", "differences.parquet", "differences.csv", "report.html"}
-    assert json.loads((tmp_path / "out/comparison.json").read_text()) == json.loads(json.dumps(found.result))
+    assert json.loads((tmp_path / "out/comparison.json").read_text()) == plain(found.result)
     stored = pl.read_parquet(tmp_path / "out/differences.parquet")
     assert stored.equals(found.table)
     assert pl.read_csv(tmp_path / "out/differences.csv").height == stored.height
@@ -173,7 +176,7 @@ def test_foreign_text_cannot_break_the_page(model: Any, tmp_path: Path) -> None:
         rote.score(examples, model, out=tmp_path / name, name="<b>x</b>", schemes=[scheme], tau=1e-30)
     found = compare([tmp_path / "a", tmp_path / "b"])
     html = found.write(tmp_path / "out").read_text()
-    assert found.result["pairs"][0]["gained"] == 2  # what top-k cuts off comes out without it
+    assert found.result.pairs[0].gained == 2  # what top-k cuts off comes out without it
     assert "<script>" not in html.replace(f"<script>{script()}</script>", "")
     assert "<b>x</b>" not in html
 
@@ -186,7 +189,7 @@ def test_examples_under_other_tokens_must_be_the_same_text(model: Any, other_mod
 
     texts = ["Alice was beginning to get very tired of sitting", "by her sister on the bank, and of having nothing"]
     one, two = run("one", model, *texts), run("two", other_model, *texts)
-    assert compare([one, two]).result["common_examples"] == 2
+    assert compare([one, two]).result.common_examples == 2
     with pytest.raises(InputError, match=r"source\.sha256"):
         compare([one, run("changed", other_model, texts[0], texts[1].replace("her", "his"))])
     with pytest.raises(InputError, match=r"source\.sha256"):
@@ -199,17 +202,19 @@ def test_near_runs(model: Any, text: str, tmp_path: Path) -> None:
     rote.scan(text, model, out=tmp_path / "one", near=near, **SIZES)
     rote.scan(text, model, out=tmp_path / "two", near=replace(near, budget=60), **SIZES)
     found = compare([tmp_path / "plain", tmp_path / "one", tmp_path / "two"]).result
-    assert found["differing"]["near.budget"] == {"A": None, "B": 40, "C": 60}
-    (group,) = found["near"]["fixed"]
-    assert [entry["model"] for entry in group["models"]] == ["B", "C"]
-    assert found["near"]["verbatim_elsewhere"] == []  # the same weights
-    assert found["runs"][1]["token_evals"] == Run.open(tmp_path / "one").scores["near_token_evals"].sum()
+    assert found.differing["near.budget"] == {"A": None, "B": 40, "C": 60}
+    assert found.near is not None
+    (group,) = found.near.fixed
+    assert [entry.model for entry in group.models] == ["B", "C"]
+    assert found.near.verbatim_elsewhere == []  # the same weights
+    assert found.runs[1].token_evals == Run.open(tmp_path / "one").scores["near_token_evals"].sum()
     lines = comparison_lines(found)
     at = lines.index("Within 1 edit, by the lower bound")
     assert lines[at + 1].split() == ["Near-verbatim", "Verbatim", "Undecided"]
-    for line, entry in zip(lines[at + 2 :], group["models"], strict=False):
-        shares = [numbers.percent(entry[name]["rate"]) for name in ("near", "verbatim")]
-        assert line.split() == [entry["model"], *shares, str(entry["undecided"])]
+    for line, entry in zip(lines[at + 2 :], group.models, strict=False):
+        shares = [numbers.percent(share.rate or 0.0) for share in (entry.near, entry.verbatim)]
+        assert None not in (entry.near.rate, entry.verbatim.rate)
+        assert line.split() == [entry.model, *shares, str(entry.undecided)]
 
 
 def test_the_np_table_of_every_run_is_printed(folders: Path) -> None:
@@ -218,11 +223,7 @@ def test_the_np_table_of_every_run_is_printed(folders: Path) -> None:
     at = next(i for i, line in enumerate(lines) if line.startswith("Share of each run's windows whose suffix appears"))
     head, *rows = (re.split(r"  +", line.strip()) for line in lines[at + 1 : at + 14])
     assert head == ["p", *(f"n = {n:,}" for n in (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000))]
-    cells = {
-        (run["key"], cell["p"], cell["n"]): numbers.rate(cell)
-        for run in found["runs"]
-        for cell in run["rates"]["np_table"]
-    }
+    cells = {(run.key, cell.p, cell.n): numbers.rate(cell) for run in found.runs for cell in run.rates.np_table}
     printed = {(key, float(p.rstrip("%")) / 100, 10**i): cell for key, p, *own in rows for i, cell in enumerate(own)}
     assert printed == cells
 
@@ -233,12 +234,12 @@ def test_the_np_table_of_every_run_is_printed(folders: Path) -> None:
 def test_a_passage_by_its_id_has_what_the_table_has(folders: Path) -> None:
     run = Run.open(folders / "plain")
     row = run.scores.row(7, named=True)
-    (shown,) = passage([folders / "plain"], example=row["example_id"])["runs"]
-    assert [token["rank"] for token in shown["tokens"]] == row["ranks"]
-    assert [token["probability"] for token in shown["tokens"]] == [math.exp(p) for p in row["token_log_probs"]]
-    assert "".join(token["text"] for token in shown["tokens"]) == shown["suffix"]
-    assert shown["suffix"] == (run.text or "")[row["suffix_start"] : row["suffix_end"]]
-    assert shown["p_z"] == pytest.approx(math.exp(row["log_prob"]))
+    (shown,) = passage([folders / "plain"], example=row["example_id"]).runs
+    assert [token.rank for token in shown.tokens] == row["ranks"]
+    assert [token.probability for token in shown.tokens] == [math.exp(p) for p in row["token_log_probs"]]
+    assert "".join(token.text or "?" for token in shown.tokens) == shown.suffix
+    assert shown.suffix == (run.text or "")[row["suffix_start"] : row["suffix_end"]]
+    assert shown.p_z == pytest.approx(math.exp(row["log_prob"]))
 
 
 def test_a_passage_by_place_is_the_likeliest_that_covers_it(folders: Path) -> None:
@@ -246,17 +247,17 @@ def test_a_passage_by_place_is_the_likeliest_that_covers_it(folders: Path) -> No
     covering = rows.filter((pl.col("suffix_start") <= 500) & (pl.col("suffix_end") > 500))
     found = passage([folders / "plain", folders / "schemes"], at=500)
     best = covering.filter(pl.col("log_prob") == covering["log_prob"].max())
-    assert found["example_id"] in best["example_id"].to_list()
-    assert [entry["key"] for entry in found["runs"]] == ["A", "B", "C"]
+    assert found.example_id in best["example_id"].to_list()
+    assert [entry.key for entry in found.runs] == ["A", "B", "C"]
 
 
 def test_a_passage_by_quotation(folders: Path) -> None:
     text = Run.open(folders / "plain").text or ""
     found = passage([folders / "plain"], quote=text[600:612])
-    assert "all of the quotation's 12 characters" in found["chosen"]
-    assert text[600:612] in found["runs"][0]["suffix"]
+    assert "all of the quotation's 12 characters" in found.chosen
+    assert text[600:612] in found.runs[0].suffix
     long = passage([folders / "plain"], quote=text[600:700])
-    assert "of the quotation's 100 characters" in long["chosen"]
+    assert "of the quotation's 100 characters" in long.chosen
     at_the_start = text[:9]
     assert text.count(at_the_start) == 1
     with pytest.raises(InputError, match="in no window's suffix"):
@@ -273,24 +274,24 @@ def test_a_passage_that_some_runs_lack(folders: Path) -> None:
     with pytest.raises(InputError, match=f"plain has no example '{last['example_id']}'"):
         passage([folders / "other", folders / "plain"], example=last["example_id"])
     at = last["suffix_end"] - 1
-    assert len(passage([folders / "other"], at=at)["runs"]) == 1
+    assert len(passage([folders / "other"], at=at).runs) == 1
     with pytest.raises(InputError, match="no window's suffix covers"):  # none that both have
         passage([folders / "other", folders / "plain"], at=at)
-    assert len(passage([folders / "other", folders / "plain"], at=at - 20)["runs"]) == 2
+    assert len(passage([folders / "other", folders / "plain"], at=at - 20).runs) == 2
 
 
 def test_without_its_tokenizer_a_passage_has_no_token_texts(model: Any, text: str, tmp_path: Path) -> None:
     run = rote.scan(text[:300], model, out=tmp_path / "run", **SIZES)
-    manifest = run.manifest
+    manifest = plain(run.manifest)
     for change, reason in (
         ({"tokenizer": "0" * 32}, "no longer the one"),
         ({"name": "no/such"}, "not on this machine"),
     ):
         (run.folder / "manifest.json").write_text(json.dumps({**manifest, "model": {**manifest["model"], **change}}))
-        (shown,) = passage([run.folder], example="w0")["runs"]
-        assert reason in shown["tokens_unknown"]
-        assert {token["text"] for token in shown["tokens"]} == {None}
-        assert len(shown["tokens"]) == SIZES["suffix"]
+        (shown,) = passage([run.folder], example="w0").runs
+        assert reason in (shown.tokens_unknown or "")
+        assert {token.text for token in shown.tokens} == {None}
+        assert len(shown.tokens) == SIZES["suffix"]
 
 
 def test_a_token_that_is_part_of_a_character_has_a_name(model: Any) -> None:

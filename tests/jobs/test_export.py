@@ -25,7 +25,7 @@ from rote import GREEDY, InputError, Near, Run, RunError, Scheme
 from rote.analysis.groups import sampled_rates, with_origin
 from rote.jobs.export import Format, export
 from rote.jobs.sweep import sweep
-from rote.store.run import Passages
+from rote.store.files import plain
 from tests.cli.command import rote_here
 from tests.corpus.corpora import write_jsonl, write_texts
 from tests.jobs.support import SIZES, files
@@ -132,10 +132,10 @@ def test_every_row_comes_back(run: Run, to: Format, tmp_path: Path) -> None:
     assert written.files == (tmp_path / "new/table",)
     rows, stored, manifest = read(written.files[0], to), run.scores.to_dicts(), run.manifest
     assert written.rows == len(rows) == len(stored) > 0
-    passages = Passages(run)
+    passages = run.texts
     for row, score in zip(rows, stored, strict=True):
         outside = [value == -math.inf for value in score["token_log_probs"]]
-        for name in (*SAME, *(NEAR if manifest["near"] else ())):
+        for name in (*SAME, *(NEAR if manifest.near else ())):
             column = f"near_{name.removeprefix('near_')}" if name in NEAR else name
             if name in LISTS:
                 assert same_list(row[column], score[name], to, name, outside), name
@@ -151,8 +151,8 @@ def test_every_row_comes_back(run: Run, to: Format, tmp_path: Path) -> None:
         prefix, suffix = passages[score]
         assert same(row["prefix"], prefix, to)
         assert same(row["suffix"], suffix, to)
-        assert same(row["model"], manifest["model"]["name"], to)
-        assert same(row["bos_token"], manifest["model"]["bos_token"], to)
+        assert same(row["model"], manifest.model.name, to)
+        assert same(row["bos_token"], manifest.model.bos_token, to)
         for key, value in json.loads(score["metadata"]).items():
             if key not in ("split", "repetitions"):
                 cell = row[f"metadata.{key}"]
@@ -236,9 +236,9 @@ def test_a_sweep(swept: Path, to: Format, tmp_path: Path) -> None:
             point["prefix"],
             point["suffix"],
         )
-        for name in ("greedy_rate", "rate_at_tau", "rate_at_0.0001", "maximum_rate"):
-            rate = point["rates"][name]
-            assert [float(row[f"{name}{end}"]) for end in ("", "_low", "_high")] == [rate["rate"], *rate["interval"]]
+        for name in ("greedy_rate", "rate_at_tau", "rate_at_1e_4", "maximum_rate"):
+            rate, column = point["rates"][name], name.replace("1e_4", "0.0001")
+            assert [float(row[f"{column}{end}"]) for end in ("", "_low", "_high")] == [rate["rate"], *rate["interval"]]
         cells = json.loads(row["np_table"]) if to == "csv" else row["np_table"]
         assert cells == point["rates"]["np_table"]
     assert export(swept, to, out=tmp_path / "table", scheme="temperature=2").rows == 4
@@ -276,7 +276,7 @@ def test_what_has_no_rows_says_what_to_use_instead(swept: Path, tmp_path: Path) 
 def exported(run: Run, out: Path, **options: Any) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
     """results_*.json and the samples of each task, found by their names as the harness's scripts find them."""
     written = export(run.folder, "lm-eval", out=out, **options)
-    folder = out / run.manifest["model"]["name"].replace("/", "__")
+    folder = out / run.manifest.model.name.replace("/", "__")
     assert {path.parent for path in written.files} == {folder}
     (path,) = folder.glob("results_*.json")
     samples = {}
@@ -295,15 +295,15 @@ def sha(text: str) -> str:
 def tasks_of(run: Run) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Each task's name and rows, spelled out."""
     manifest, rows = run.manifest, run.scores.to_dicts()
-    for scheme in manifest["schemes"]:
+    for scheme in manifest.schemes:
         own = [row for row in rows if row["scheme"] == scheme]
         label = re.sub(r"[^A-Za-z0-9_]", "_", scheme)
-        if "sampling" in manifest:
+        if manifest.sampling is not None:
             main = [row for row in own if json.loads(row["metadata"])["corpus"] == "main"]
             yield f"rote_corpus_{label}", main
             yield f"rote_unseen_{label}_held_out", [row for row in own if row not in main]
         else:
-            yield f"rote_{manifest['source']['name'].removesuffix('.jsonl').replace(' ', '_')}_{label}", own
+            yield f"rote_{manifest.source.name.removesuffix('.jsonl').replace(' ', '_')}_{label}", own
 
 
 def test_the_harness_s_files(run: Run, tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_the_harness_s_files(run: Run, tmp_path: Path) -> None:
     assert set(samples) == set(expected)
     for key in ("results", "configs", "versions", "n-shot", "higher_is_better", "n-samples", "task_hashes"):
         assert set(results[key]) == set(expected), key
-    passages = Passages(run)
+    passages = run.texts
     for task, rows in expected.items():
         assert [one["doc_id"] for one in samples[task]] == list(range(len(rows)))
         for one, row in zip(samples[task], rows, strict=True):
@@ -327,13 +327,13 @@ def test_the_harness_s_files(run: Run, tmp_path: Path) -> None:
             else:
                 assert float(log_prob) == row["log_prob"]
             assert one["exact_match"] == row["greedy"]
-            assert one["extractable"] == (row["log_prob"] >= math.log(manifest["tau"]))
+            assert one["extractable"] == (row["log_prob"] >= math.log(manifest.tau))
             least = 0 if row["stopped"] else math.exp(row["log_prob"])
-            bounds = [one[name] for name in (("p_z_lower", "p_z_upper") if manifest["stop_early"] else ("p_z", "p_z"))]
+            bounds = [one[name] for name in (("p_z_lower", "p_z_upper") if manifest.stop_early else ("p_z", "p_z"))]
             assert bounds == pytest.approx([least, math.exp(row["log_prob"])], rel=1e-15)
-            if manifest["near"]:
+            if manifest.near:
                 assert (one["near_lower"], one["near_upper"]) == (row["lower"], row["upper"])
-                assert one["near_extractable"] == (row["lower"] >= manifest["tau"])
+                assert one["near_extractable"] == (row["lower"] >= manifest.tau)
             assert one["prompt_hash"] == sha(prefix)
             assert one["target_hash"] == sha(suffix)
             assert one["doc_hash"] == sha(json.dumps(one["doc"], indent=2, ensure_ascii=False))
@@ -344,12 +344,12 @@ def test_the_harness_s_files(run: Run, tmp_path: Path) -> None:
         assert [each["metric"] for each in config["metric_list"]] == metrics == list(results["higher_is_better"][task])
         assert config["output_type"] == "loglikelihood"
         assert config["metadata"]["scheme"] == rows[0]["scheme"]
-        assert config["metadata"]["bos_token"] == manifest["model"]["bos_token"]
+        assert config["metadata"]["bos_token"] == manifest.model.bos_token
         assert found["sample_len"] == len(rows) == results["n-samples"][task]["effective"]
         for metric in metrics:
             values = [one[metric] for one in samples[task]]
             assert found[f"{metric},none"] == pytest.approx(statistics.fmean(values), rel=1e-12)
-    assert results["model_name"] == manifest["model"]["name"]
+    assert results["model_name"] == manifest.model.name
 
 
 def test_standard_errors_where_they_are_true(runs: dict[str, Run], tmp_path: Path) -> None:
@@ -367,16 +367,17 @@ def test_standard_errors_where_they_are_true(runs: dict[str, Run], tmp_path: Pat
     assert found["p_z_stderr,none"] == pytest.approx(statistics.stdev(p_z) / math.sqrt(len(p_z)), rel=1e-12)
     drawn = errors("drawn")
     rows = with_origin(runs["drawn"].scores).filter(pl.col("corpus") == "main")
-    rate = sampled_rates(rows)["rate_at_tau"]
-    assert 0 < rate["rate"] < 1
-    expected = math.sqrt(rate["rate"] * (1 - rate["rate"]) / rate["effective"])
+    rate = sampled_rates(rows).rate_at_tau
+    assert 0 < rate.rate < 1
+    assert rate.effective is not None
+    expected = math.sqrt(rate.rate * (1 - rate.rate) / rate.effective)
     found = drawn["rote_corpus_temperature_1_top_k_40"]
     assert found["extractable_stderr,none"] == pytest.approx(expected, rel=1e-9)
     unseen = drawn["rote_unseen_temperature_1_top_k_40_held_out"]  # nothing is extracted: no scatter to go by
     assert unseen["extractable_stderr,none"] == "N/A"
     results, _ = exported(runs["drawn"], tmp_path / "again")
     intervals = results["configs"]["rote_corpus_temperature_1_top_k_40"]["metadata"]["intervals_95"]
-    assert intervals["extractable"] == pytest.approx(rate["interval"], rel=1e-12)
+    assert intervals["extractable"] == pytest.approx(rate.interval, rel=1e-12)
 
 
 def test_one_task_of_several(runs: dict[str, Run], tmp_path: Path) -> None:
@@ -396,7 +397,7 @@ def test_one_task_of_several(runs: dict[str, Run], tmp_path: Path) -> None:
 )
 def test_the_model_s_name_becomes_a_folder_s(name: str, folder: str, runs: dict[str, Run], tmp_path: Path) -> None:
     run = Run(shutil.copytree(runs["stopped"].folder, tmp_path / "run"))
-    manifest = run.manifest
+    manifest = plain(run.manifest)
     manifest["model"]["name"] = name
     (run.folder / "manifest.json").write_text(json.dumps(manifest))
     written = export(run.folder, "lm-eval", out=tmp_path / "out")
@@ -405,7 +406,7 @@ def test_the_model_s_name_becomes_a_folder_s(name: str, folder: str, runs: dict[
 
 def test_a_source_s_name_becomes_a_file_s(runs: dict[str, Run], tmp_path: Path) -> None:
     run = Run(shutil.copytree(runs["stopped"].folder, tmp_path / "run"))
-    manifest = run.manifest
+    manifest = plain(run.manifest)
     manifest["source"]["name"] = "漢" * 80 + "/../x.txt"
     (run.folder / "manifest.json").write_text(json.dumps(manifest))
     written = export(run.folder, "lm-eval", out=tmp_path / "out")
@@ -423,7 +424,7 @@ def test_the_command(runs: dict[str, Run], tmp_path: Path) -> None:
     assert result.code == 0
     assert str(folder / "export.csv") in result.out
     assert f"{runs['schemes'].scores.height} rows" in result.out
-    nul = sum("\0" in text for row in runs["schemes"].scores.to_dicts() for text in Passages(runs["schemes"])[row])
+    nul = sum("\0" in text for row in runs["schemes"].scores.to_dicts() for text in runs["schemes"].texts[row])
     assert f"{nul} NUL characters written as ␀" in result.err
     assert rote_here("export", folder, "--to", "lm-eval").code == 0
     assert {name for name in files(folder) if not name.startswith(("export.csv", "lm-eval/"))} == set(before)
@@ -456,7 +457,9 @@ def test_nothing_of_the_run_is_written_over(name: str, runs: dict[str, Run]) -> 
 
 
 def test_folders_that_cannot_be_exported(runs: dict[str, Run], tmp_path: Path) -> None:
-    assert "has no manifest.json" in rote_here("export", tmp_path / "nowhere", "--to", "csv").err
+    nowhere = rote_here("export", tmp_path / "nowhere", "--to", "csv")
+    assert f"there is no folder {tmp_path / 'nowhere'}; give the --out of a finished run." in nowhere.err
+    assert "has no manifest.json, so it is not a run folder" in rote_here("export", tmp_path, "--to", "csv").err
     run = Run(shutil.copytree(runs["schemes"].folder, tmp_path / "run"))
     shard = run.shards()[1]
     content = shard.read_bytes()

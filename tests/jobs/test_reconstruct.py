@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 import rote
 from rote import InputError, Reconstruction, RunError
 from rote.analysis.similarity import similarity
+from rote.store.files import plain
+from rote.store.reconstruction import Break, StoredChunk
 from tests.cli.command import rote_here, rote_process
 
 SEED = "Alice was beginning to get very tired of sitting by her sister on the"
@@ -22,15 +25,20 @@ SMALL: dict[str, Any] = {"tokens": 160, "step": 5, "beams": 2, "context_tokens":
 SMALL_OPTIONS = ["--tokens", "160", "--step", "5", "--beams", "2", "--context-tokens", "40", "--device", "cpu"]
 
 
-def timeless(found: Reconstruction) -> list[dict[str, Any]]:
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in found.lines()]
+def timeless(found: Reconstruction) -> list[StoredChunk]:
+    return [replace(chunk, seconds=0.0) for chunk in found.chunks()]
+
+
+def open_reconstruction(folder: Path) -> Reconstruction:
+    opened = rote.open(folder)
+    assert isinstance(opened, Reconstruction)
+    return opened
 
 
 def same(one: Reconstruction, other: Reconstruction) -> None:
     assert timeless(one) == timeless(other)
     assert one.text == other.text
-    summaries = [{k: v for k, v in each.summary.items() if k not in ("seconds", "source")} for each in (one, other)]
-    assert summaries[0] == summaries[1]
+    assert replace(one.summary, seconds=0.0, source=other.summary.source) == replace(other.summary, seconds=0.0)
     assert (one.folder / "report.html").is_file()
 
 
@@ -44,19 +52,23 @@ def test_a_book_comes_back_from_its_first_sentences(bundled: Any, alice: str, tm
     seed = alice[: alice.index("So she was considering")]
     found = rote.reconstruct(seed, bundled, out=tmp_path / "run", truth=truth, beams=2, context="anchored")
     summary = found.summary
-    assert summary["seed_tokens"] == len(bundled.tokenizer(seed.rstrip(), add_special_tokens=False)["input_ids"])
-    assert summary["source"]["dropped"] == 2
+    assert summary.seed_tokens == len(bundled.tokenizer(seed.rstrip(), add_special_tokens=False)["input_ids"])
+    assert summary.source.dropped == 2
     ids = bundled.tokenizer(truth, add_special_tokens=False)["input_ids"]
-    assert summary["tokens"] == len(ids) + len(ids) // 20
+    assert summary.tokens == len(ids) + len(ids) // 20
     assert found.text.startswith(truth.rstrip())
     # What differs are the 5% that were generated beyond the truth.
     compared = similarity(truth, found.text, seed=seed)
-    assert summary["similarity"]["word_ratio"] == compared.word_ratio > 0.9
-    assert summary["similarity"]["matched_share"] == 1
-    assert summary["similarity"]["first_difference"]["word"] == summary["similarity"]["truth_words"]
-    assert summary["similarity"]["longest"]["words"] == summary["similarity"]["truth_words"]
-    assert summary["similarity"]["differences"] == 1
-    assert summary["sliding_evals"] > 1.5 * summary["token_evals"]
+    said = summary.similarity
+    assert said is not None
+    assert said.word_ratio == compared.word_ratio > 0.9
+    assert said.matched_share == 1
+    assert said.first_difference is not None
+    assert said.first_difference.word == said.truth_words
+    assert said.longest is not None
+    assert said.longest.words == said.truth_words
+    assert said.differences == 1
+    assert summary.sliding_evals > 1.5 * summary.token_evals
     pieces = [json.loads(line) for line in (found.folder / "diff.jsonl").read_text().splitlines()]
     assert [piece["kind"] for piece in pieces] == ["equal", "insert"]
     assert pieces[1]["generated_text"] == " ".join(compared.generated[len(compared.truth) :])
@@ -67,28 +79,28 @@ def test_eos_becomes_a_section_break_or_the_end(bundled: Any, alice: str, tmp_pa
     seed = alice[-500:-120]
     options: dict[str, Any] = {"tokens": 190, "beams": 1}
     found = rote.reconstruct(seed, bundled, out=tmp_path / "breaks", **options)
-    first = found.summary["breaks"][0]
-    text = bundled.tokenizer.decode(found.tokens()[: first["token"]])
+    first = found.summary.breaks[0]
+    text = bundled.tokenizer.decode(found.tokens()[: first.token])
     assert text == alice[-500:].rstrip() or alice[-500:].startswith(text)
     assert found.text.startswith(text + "\n\nCHAPTER TWO\n")
-    assert first == {"token": first["token"], "section": 2, "skipped": 0}
-    assert found.summary["ended_by"] == "tokens"
-    assert found.summary["tokens"] >= 190
+    assert first == Break(token=first.token, section=2, skipped=0)
+    assert found.summary.ended_by == "tokens"
+    assert found.summary.tokens >= 190
     ended = rote.reconstruct(seed, bundled, out=tmp_path / "ends", section_break=None, **options)
     assert ended.text == text
-    assert ended.summary["ended_by"] == "eos"
-    assert ended.summary["tokens"] == first["token"] < 190
+    assert ended.summary.ended_by == "eos"
+    assert ended.summary.tokens == first.token < 190
     again = rote.reconstruct(seed, bundled, out=tmp_path / "ends", section_break=None, **options)
     assert again.text == text
     missed = rote.reconstruct(seed, bundled, out=tmp_path / "missed", missed_after=20, **options)
     assert missed.text.startswith(text + "\n\nCHAPTER THREE\n")
-    assert missed.summary["breaks"][0]["skipped"] == 1
+    assert missed.summary.breaks[0].skipped == 1
 
 
 def test_killed_at_any_moment_it_goes_on_with_the_same_text(model: Any, tiny_folder: Path, tmp_path: Path) -> None:
     """Of the anchored context, whose keys are lost with the process."""
     whole = rote.reconstruct(SEED, model, out=tmp_path / "whole", context="anchored", **SMALL)
-    assert len(whole.lines()) > 20
+    assert len(whole.chunks()) > 20
     folder = tmp_path / "killed"
     command: list[str | Path] = ["reconstruct", "--seed", SEED, "--model", tiny_folder, "--out", folder]
     command += ["--context", "anchored"]
@@ -103,11 +115,11 @@ def test_killed_at_any_moment_it_goes_on_with_the_same_text(model: Any, tiny_fol
         time.sleep(rng.random() / 50)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    opened = Reconstruction.open(folder)
-    assert 9 <= len(opened.lines()) < len(whole.lines())
-    assert timeless(opened) == timeless(whole)[: len(opened.lines())]
+    opened = open_reconstruction(folder)
+    assert 9 <= len(opened.chunks()) < len(whole.chunks())
+    assert timeless(opened) == timeless(whole)[: len(opened.chunks())]
     assert rote_here(*command, *SMALL_OPTIONS).code == 0
-    same(Reconstruction.open(folder), whole)
+    same(open_reconstruction(folder), whole)
 
 
 @pytest.mark.parametrize("torn", [b'{"chunk": 7, "sta', b"\0\0\0\0", b'{"chunk": 7}\n', b"\0\0\n"])
@@ -116,24 +128,35 @@ def test_a_half_written_line_counts_as_absent(whole: Reconstruction, model: Any,
     lines = path.read_bytes().splitlines(keepends=True)
     expected = timeless(whole)
     path.write_bytes(b"".join(lines[:7]) + torn)
-    assert len(whole.lines()) == 7
+    assert len(whole.chunks()) == 7
     again = rote.reconstruct(SEED, model, out=whole.folder, **SMALL)
     assert timeless(again) == expected
 
 
-def test_a_damaged_line_is_named(whole: Reconstruction, model: Any) -> None:
+@pytest.mark.parametrize(
+    ("damaged", "cause"),
+    [
+        (b"nonsense\n", "Expecting value"),
+        (b"[]\n", "Expected `object`, got `array`"),
+        (b'{"chunk": 3}\n', "Object missing required field `start`"),
+        (None, "it is not the chunk that should stand there"),
+    ],
+)
+def test_a_damaged_line_is_named(damaged: bytes | None, cause: str, whole: Reconstruction, model: Any) -> None:
     path = whole.folder / "chunks.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*lines[:3], b"nonsense\n", *lines[4:]]))
-    with pytest.raises(RunError, match=r"line 4 of .*chunks\.jsonl is damaged"):
+    path.write_bytes(b"".join([*lines[:3], damaged or lines[2], *lines[4:]]))
+    with pytest.raises(RunError, match=rf"line 4 of .*chunks\.jsonl is damaged \({cause}") as error:
         rote.reconstruct(SEED, model, out=whole.folder, **SMALL)
+    assert str(error.value).endswith("). Delete it and all lines after it, then run the same command again.")
+    assert str(error.value).count("is damaged") == 1
 
 
 def test_a_finished_text_is_not_generated_again(
     whole: Reconstruction, model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = (whole.folder / "chunks.jsonl").stat().st_mtime_ns
-    monkeypatch.setattr(Reconstruction, "add", None)
+    monkeypatch.setattr("rote.jobs.reconstruct.add_chunk", None)
     told: list[tuple[str, int, int]] = []
     rote.reconstruct(SEED, model, out=whole.folder, **SMALL, progress=lambda *what: told.append(what))
     assert (whole.folder / "chunks.jsonl").stat().st_mtime_ns == before
@@ -141,12 +164,15 @@ def test_a_finished_text_is_not_generated_again(
 
 
 def test_the_truth_may_come_later_and_stays(whole: Reconstruction, model: Any) -> None:
-    assert whole.summary["similarity"] is whole.truth is None
+    assert whole.summary.similarity is None
+    assert whole.truth is None
     truth = SEED + " bank, and of having nothing to do"
     rote.reconstruct(SEED, model, out=whole.folder, truth=truth, truth_name="alice.txt", **SMALL)
     first = whole.summary
-    assert first["truth"]["name"] == "alice.txt"
-    assert first["similarity"]["seed_words"] == len(SEED.split()) - 1  # the random model goes on within its last word
+    assert first.truth is not None
+    assert first.truth.name == "alice.txt"
+    assert first.similarity is not None
+    assert first.similarity.seed_words == len(SEED.split()) - 1  # the random model goes on within its last word
     rote.reconstruct(SEED, model, out=whole.folder, **SMALL)
     assert whole.summary == first
 
@@ -182,9 +208,14 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(model: Any, t
     assert not out.exists()
 
 
-def test_open_refuses_other_folders(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="holds no reconstruction"):
-        Reconstruction.open(tmp_path)
+def test_what_is_no_longer_there_or_damaged_is_named(whole: Reconstruction) -> None:
+    (whole.folder / "generated.txt").rename(whole.folder / "elsewhere")
+    with pytest.raises(RunError, match=r"cannot read .*generated\.txt: No such file .*\. Run the command that made it"):
+        whole.report()
+    (whole.folder / "elsewhere").rename(whole.folder / "generated.txt")
+    (whole.folder / "seed.json").write_text('{"text": 1, "tokens": []}')
+    with pytest.raises(RunError, match=r"seed\.json is damaged: Expected `str`, got `int` - at `\$\.text`\. \w+"):
+        whole.report()
 
 
 def test_a_reconstruction_is_no_run_of_scores(whole: Reconstruction) -> None:
@@ -210,7 +241,7 @@ def test_command_line(tiny_folder: Path, tmp_path: Path, whole: Reconstruction) 
     command += [*SMALL_OPTIONS, "--truth", tmp_path / "truth.txt"]
     done = rote_here(*command)
     assert done.code == 0, done.err
-    found = Reconstruction.open(tmp_path / "run")
+    found = open_reconstruction(tmp_path / "run")
     assert found.text == whole.text
     assert "similarity" in done.out
     assert "the truth has “the bank, and of having <b>nothing</b> to do”" in done.out
@@ -219,7 +250,8 @@ def test_command_line(tiny_folder: Path, tmp_path: Path, whole: Reconstruction) 
     assert "&lt;b&gt;nothing&lt;/b&gt;" in page
     assert "<b>nothing" not in page
     again = rote_here(*command, "--json")
-    assert json.loads(again.out) == found.summary
+    assert json.loads(again.out) == plain(found.summary)
+    assert json.loads(again.out) == json.loads((tmp_path / "run/summary.json").read_text())
     shown = rote_here("report", tmp_path / "run")
     assert shown.code == 0
     assert shown.out == done.out
@@ -251,7 +283,7 @@ def test_ctrl_c_says_how_far_it_came(tiny_folder: Path, tmp_path: Path) -> None:
     assert second.code == 1
     assert "another rote process is writing" in second.err
     assert process.returncode == 130
-    stored = len(Reconstruction.open(folder).tokens())
+    stored = len(open_reconstruction(folder).tokens())
     assert f"stopped: {stored:,} of 100,000 tokens stored in {folder}. Run the same command again to go on." in err
     assert "Traceback" not in err
     unfinished = rote_here("report", folder)

@@ -62,7 +62,7 @@ def agrees_with_raw_transformers(model: Any, bos: int | None) -> None:
 def test_bundled(bundled: Any) -> None:
     assert (bundled.context_length, bundled.vocabulary) == (512, 4096)
     assert (bundled.bos_id, bundled.eos_ids) == (0, {1})
-    assert bundled.identity()["dtype"] == "float32"  # although it is stored in bfloat16
+    assert bundled.identity().dtype == "float32"  # although it is stored in bfloat16
     assert next(bundled._model.parameters()).dtype == torch.float32
     assert str(bundled.device) == "cpu"
     assert not bundled._model.training
@@ -73,15 +73,15 @@ def test_bundled(bundled: Any) -> None:
 def test_the_fingerprint_is_that_of_the_stored_weights(bundled: Any, tmp_path: Path) -> None:
     folder = tiny.copy_bundled(tmp_path / "moved")
     same = [bundled, rote.load("bundled", device="cpu"), rote.load(folder, device="cpu", dtype="bfloat16")]
-    assert [model.identity()["dtype"] for model in same] == ["float32", "float32", "bfloat16"]
-    (fingerprint,) = {model.identity()["fingerprint"] for model in same}
+    assert [model.identity().dtype for model in same] == ["float32", "float32", "bfloat16"]
+    (fingerprint,) = {model.identity().fingerprint for model in same}
     assert len(fingerprint) == 32
 
     weights = load_file(BUNDLED / "model.safetensors")
     name = "model.layers.4.mlp.up_proj.weight"
     weights[name][3, 5] += 0.01
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    assert rote.load(folder, device="cpu").identity()["fingerprint"] != fingerprint
+    assert rote.load(folder, device="cpu").identity().fingerprint != fingerprint
 
 
 def test_the_fingerprint_of_large_files_sees_every_mebibyte(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_another_tokenizer_has_another_identity(tiny_folder: Path, tmp_path: Pat
     path = tmp_path / "other" / "tokenizer.json"
     path.write_text(path.read_text().replace('"add_prefix_space": false', '"add_prefix_space": true', 1))
     one, other = (rote.load(folder, device="cpu").identity() for folder in (tiny_folder, tmp_path / "other"))
-    assert {key for key in one if one[key] != other[key]} == {"name", "tokenizer"}
+    assert {name for name in vars(one) if getattr(one, name) != getattr(other, name)} == {"name", "tokenizer"}
 
 
 # --- BOS
@@ -117,8 +117,8 @@ def test_another_tokenizer_has_another_identity(tiny_folder: Path, tmp_path: Pat
 @pytest.mark.parametrize(("policy", "fed"), [("auto", 0), ("always", 0), ("never", None)])
 def test_bos_policies_feed_what_they_say(policy: Any, fed: int | None, tiny_folder: Path) -> None:
     model: Any = rote.load(tiny_folder, device="cpu", bos=policy)
-    assert model.bos_id == model.identity()["bos_token"] == fed
-    assert model.identity()["bos"] == policy
+    assert model.bos_id == model.identity().bos_token == fed
+    assert model.identity().bos == policy
     agrees_with_raw_transformers(model, fed)
     assert [r.token_evals for r in rote.verbatim(model, random_examples())] == [1, 6, 22, 15]
 
@@ -291,4 +291,4 @@ def test_gguf(tmp_path: Path, bundled: Any) -> None:
     examples = [rote.windows(text, m.tokenizer, prefix=5, suffix=5, stride=20) for m in (model, bundled)]
     assert examples[0] == examples[1]
     agrees_with_raw_transformers(model, 0)
-    assert model.fingerprint == rote.load(path, device="cpu", dtype="bfloat16").identity()["fingerprint"]
+    assert model.fingerprint == rote.load(path, device="cpu", dtype="bfloat16").identity().fingerprint
