@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import zipfile
 from collections import defaultdict
 from importlib import resources
@@ -40,25 +41,33 @@ def file_of(document: str) -> Path:
 # --- what it knows
 
 
-def test_alice_is_known_by_heart(bundled: Any, alice: str) -> None:
-    results = rote.verbatim(bundled, rote.windows(alice, bundled.tokenizer, stride=500))
-    assert np.mean([r.prob >= 0.5 for r in results]) >= 0.98
-    assert np.mean([r.prob >= TAU for r in results]) >= 0.99
-
-
-def test_gatsby_was_never_seen(bundled: Any, gatsby: str) -> None:
-    windows = rote.windows(gatsby, bundled.tokenizer, stride=500)
-    results = rote.verbatim(bundled, windows, tau=TAU)  # stopped early: certainly below tau
-    assert len(results) > 500
-    assert all(r.prob < TAU for r in results)
-    assert not any(r.greedy for r in results)
-
-
-def test_coverage_of_the_known_and_of_the_unseen_book(bundled: Any, alice: str, gatsby: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def known(bundled: Any, alice: str, tmp_path_factory: pytest.TempPathFactory) -> rote.Run:
     """Windows a little closer than a suffix is long: nearly every character lies in one."""
-    known = rote.scan(alice, bundled, out=tmp_path / "alice", stride=130)
+    return rote.scan(alice, bundled, out=tmp_path_factory.mktemp("known"), stride=130)
+
+
+@pytest.fixture(scope="module")
+def unseen(bundled: Any, gatsby: str, tmp_path_factory: pytest.TempPathFactory) -> rote.Run:
+    return rote.scan(gatsby, bundled, out=tmp_path_factory.mktemp("unseen"), stride=500)
+
+
+def test_alice_is_known_by_heart(known: rote.Run) -> None:
+    probabilities = np.exp(known.scores["log_prob"].to_numpy())
+    assert (probabilities >= 0.5).mean() >= 0.98
+    assert (probabilities >= TAU).mean() >= 0.99
+
+
+def test_gatsby_was_never_seen(bundled: Any, gatsby: str, unseen: rote.Run) -> None:
+    assert unseen.scores.height > 500
+    assert (unseen.scores["log_prob"] < math.log(TAU)).all()
+    assert not unseen.scores["greedy"].any()
+    some = rote.windows(gatsby, bundled.tokenizer, stride=5000)
+    assert all(result.prob < TAU for result in rote.verbatim(bundled, some, tau=TAU))  # certain after a few tokens
+
+
+def test_coverage_of_the_known_and_of_the_unseen_book(known: rote.Run, unseen: rote.Run) -> None:
     assert known.finished.coverage["0.5"].share > 0.9
-    unseen = rote.scan(gatsby, bundled, out=tmp_path / "gatsby", stride=500)
     covered = unseen.finished.coverage
     assert [covered[p].characters for p in ("0.01", "0.1", "0.5", "0.75")] == [0] * 4
     assert unseen.finished.numbers.rates.maximum_rate.count == 0
