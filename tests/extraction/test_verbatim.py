@@ -401,14 +401,23 @@ def test_greedy_flag_is_what_generation_does(bundled: Any, alice: str, gatsby: s
         assert result.greedy == (made[0, prompt.shape[1] :].tolist() == list(example.suffix))
 
 
-@pytest.mark.parametrize("tau", [1e-3, 0.05])
-@pytest.mark.parametrize("book", ["alice", "gatsby"])
-def test_stopping_early_changes_nothing_at_or_above_tau(bundled: Any, book: str, tau: float, request: Any) -> None:
-    text = request.getfixturevalue(book)[40_000:44_000]
+TWO_SCHEMES = [Scheme(), Scheme(temperature=0.7, top_k=None)]
+
+
+@pytest.fixture(scope="module", params=["alice", "gatsby"])
+def in_full(request: Any, bundled: Any) -> tuple[str, list[Example], list[Verbatim]]:
+    """A part of a book, scored to the last token."""
+    text = request.getfixturevalue(request.param)[40_000:44_000]
     examples = rote.windows(text, bundled.tokenizer, stride=20)
-    schemes = [Scheme(), Scheme(temperature=0.7, top_k=None)]
-    full = verbatim(bundled, examples, schemes)
-    early = verbatim(bundled, examples, schemes, tau=tau)
+    return request.param, examples, verbatim(bundled, examples, TWO_SCHEMES)
+
+
+@pytest.mark.parametrize("tau", [1e-3, 0.05])
+def test_stopping_early_changes_nothing_at_or_above_tau(
+    bundled: Any, in_full: tuple[str, list[Example], list[Verbatim]], tau: float
+) -> None:
+    book, examples, full = in_full
+    early = verbatim(bundled, examples, TWO_SCHEMES, tau=tau)
     for a, b in zip(early, full, strict=True):
         assert a.greedy == b.greedy
         if b.prob >= tau:
