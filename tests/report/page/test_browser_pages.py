@@ -16,6 +16,7 @@ from axe_playwright_python.sync_playwright import Axe
 import rote
 from rote import Example, Run
 from rote.report.text import numbers
+from tests.conftest import ROOT
 from tests.report.page.browser import browser, opened
 from tests.report.page.pagetruth import ComparisonTruth, ReconstructionTruth, SweepTruth
 from tests.report.test_keys import page_of, problems, problems_of_plots, problems_of_strips
@@ -66,7 +67,7 @@ def examples(bundled: Any, alice: str, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def swept(bundled: Any, folder: Path) -> Path:
-    lines = (Path(__file__).parents[2] / "training/ladder.jsonl").read_text("utf-8").splitlines()[::12]
+    lines = (ROOT / "training/ladder.jsonl").read_text("utf-8").splitlines()[::12]
     given = [Example(one["id"], tuple(one["prefix"]), tuple(one["suffix"][:20])) for one in map(json.loads, lines)]
     schemes = [rote.Scheme(), rote.Scheme(temperature=2.0, top_k=None), rote.Scheme(top_k=None, top_p=0.9)]
     rote.sweep(
