@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import rote
 from rote import Near, Run, Scheme
 from rote.report.text.comparison import moved_facts
+from rote.store.comparison import MovedPassage
 from tests.cli.command import rote_here
 
 SIZES: dict[str, Any] = {"prefix": 20, "suffix": 20, "stride": 50}
@@ -72,7 +74,7 @@ def test_report_writes_a_comparison_anew(folders: Path, tmp_path: Path, monkeypa
     assert "no longer those that were compared" in " ".join(changed.err.split())
     assert (tmp_path / "report.html").read_bytes() == before["report.html"]
     (tmp_path / "comparison.json").write_text("{}")
-    assert "compare the runs again" in rote_here("report", tmp_path).err
+    assert "Compare the runs again: rote compare." in rote_here("report", tmp_path).err
 
 
 def test_nothing_is_said_of_passages_that_were_not_asked_for(folders: Path, tmp_path: Path) -> None:
@@ -83,16 +85,13 @@ def test_nothing_is_said_of_passages_that_were_not_asked_for(folders: Path, tmp_
 
 
 def test_changes_of_rows_that_were_given_up_are_said_to_be_bounds() -> None:
-    passage = {
-        "log_prob": [-20.0, -0.1],
-        "stopped": [True, False],
-        "least_change": 19.9,
-        "exact": False,
-        "crossed": True,
-    }
+    passage = MovedPassage(
+        example_id="w0", suffix_start=None, suffix_end=None, log_prob=[-20.0, -0.1], stopped=[True, False],
+        greedy=[False, True], crossed=True, least_change=19.9, exact=False, prefix="", suffix="",
+    )  # fmt: skip
     words = [value for _, value in moved_facts(passage, gain=True)]
     assert ", ".join(words) == "at most 2.1e-09 to 0.905, at least 439 million times as likely, passes τ"
-    gone = {"log_prob": [-0.1, None], "stopped": [False, False], "least_change": None, "exact": True, "crossed": True}
+    gone = replace(passage, log_prob=[-0.1, None], stopped=[False, False], least_change=None, exact=True)
     assert moved_facts(gone, gain=False) == [("p_z", "0.905 to 0"), ("Threshold", "falls below τ")]
 
 
@@ -101,7 +100,8 @@ def test_changes_of_rows_that_were_given_up_are_said_to_be_bounds() -> None:
     [
         (["compare", "all"], "at least two runs"),
         (["compare", "all", "all"], "given twice"),
-        (["compare", "all", "nowhere"], "no manifest.json"),
+        (["compare", "all", "nowhere"], "there is no folder nowhere; give the --out of a finished run."),
+        (["compare", "all", "."], "no manifest.json"),
         (["compare", "all", "hot", "--tau", "1.5"], "(0, 1]"),
         (["compare", "all", "hot", "--out", "all"], "holds a run"),
         (["show", "all"], "exactly one of --example, --quote and --at"),

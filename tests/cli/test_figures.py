@@ -163,10 +163,15 @@ def test_a_damaged_comparison_is_refused(folders: Path, tmp_path: Path) -> None:
     assert "Run rote compare again." in refused(broken)
     old = shutil.copytree(folders / "compared", tmp_path / "old")
     (old / "comparison.json").write_text("{}")
-    assert "has no 'runs', so this version of Rote did not write it; compare again." in refused(old)
+    said = "comparison.json names no format, but this version of Rote reads format 4. Compare the runs again"
+    assert said in refused(old)
+    (old / "comparison.json").write_text('{"format": 4, "kind": "scan"}')
+    said = "comparison.json is damaged: Object missing required field `source`. Compare the runs again: rote compare."
+    assert said in refused(old)
     (tmp_path / "sweep").mkdir()
-    (tmp_path / "sweep/sweep.json").write_text("{}")
-    assert "has no 'lengths'" in refused(tmp_path / "sweep")
+    (tmp_path / "sweep/sweep.json").write_text('{"format": 4, "kind": "sweep"}')
+    said = "sweep.json is damaged: Object missing required field `model`. Run the command that made the sweep again."
+    assert said in refused(tmp_path / "sweep")
 
 
 @pytest.mark.parametrize(("option", "value"), [("--format", "gif"), ("--style", "poster")])

@@ -18,6 +18,7 @@ import rote
 from rote import Run
 from rote.cli.main import COMMANDS
 from rote.corpus.formats import write_examples
+from rote.store.files import plain
 from tests import tiny
 from tests.cli.command import Result, rote_here, rote_process
 from tests.conftest import ROOT
@@ -359,7 +360,7 @@ def test_near(tmp_path: Path) -> None:
 
     run = Run.open(out)
     wanted = {"tolerance": 3, "budget": 160, "samples": 20, "gap": 0.01, "until": "worthwhile", "method": "fork"}
-    assert wanted.items() <= run.manifest["near"].items()
+    assert wanted.items() <= plain(run.manifest.near).items()
     rows = run.scores.to_dicts()
     for row in rows:
         assert len(row["lower_by_tolerance"]) == len(row["upper_by_tolerance"]) == 4
@@ -446,8 +447,8 @@ def test_doctor_without_torch() -> None:
 
 
 def test_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rote.doctor.installed", lambda name: None)
-    monkeypatch.setattr("rote.doctor.try_bundled", lambda: "not tried")
+    monkeypatch.setattr("rote.jobs.doctor.installed", lambda name: None)
+    monkeypatch.setattr("rote.jobs.doctor.try_bundled", lambda: "not tried")
     found = json.loads(rote_here("doctor", "--json").out)
     assert found["torch"] == "missing: pip install torch"
     assert found["extra ray"] == "missing ray: pip install 'rote[ray]'"

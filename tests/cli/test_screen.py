@@ -8,11 +8,13 @@ import math
 import re
 import shutil
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,14 +25,15 @@ from rich.table import Table
 import rote
 from rote import Near, Run
 from rote.analysis.rates import log_prob_bounds
+from rote.analysis.strongest import strongest_rows
 from rote.cli.fit import print_lines, print_rows, print_table, wrap
 from rote.cli.screen import print_strip, print_summary
-from rote.report.page.run import strongest_rows
 from rote.report.text import numbers
 from rote.report.text.strip import LEVELS
 from rote.report.text.terminal import PASSAGES, lanes, legend, passages, safe
-from rote.store.manifest import digest
-from rote.store.run import Passages
+from rote.store.files import digest
+from rote.store.files import plain as as_json
+from rote.store.table import SCHEMA
 from tests.cli.command import rote_here
 
 WIDTHS = (20, 40, 80, 200)
@@ -209,7 +212,7 @@ def strips(lines: list[str]) -> dict[str, str]:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_strip_is_the_highest_probability_of_each_part(width: int, run: Run) -> None:
     found = strips(summary_of(run, window(width)))
-    rows, length, tau = run.scores.to_dicts(), run.manifest["source"]["characters"], run.manifest["tau"]
+    rows, length, tau = run.scores.to_dicts(), run.finished.length, run.manifest.tau
     assert list(found) == ["verbatim", "near"]
     for name, bars in found.items():
         count = len(bars)
@@ -227,9 +230,8 @@ def test_the_strip_is_the_highest_probability_of_each_part(width: int, run: Run)
 
 
 def test_without_a_search_there_is_one_line(run: Run) -> None:
-    manifest = {**run.manifest, "near": None}
     out = window(50)
-    print_strip(out, run.scores, manifest)
+    print_strip(out, replace(run.view, manifest=replace(run.manifest, near=None)))
     assert list(strips(plain(out))) == [""]
     assert len(strips(plain(out))[""]) == 48
     assert "near:" not in " ".join(plain(out))
@@ -245,22 +247,22 @@ def test_colours_rise_with_probability_and_are_not_needed(run: Run) -> None:
 
 
 def test_the_legend_s_bars_are_those_of_the_strip(run: Run) -> None:
-    (lane, _) = lanes(run.scores, run.manifest)
+    (lane, _) = lanes(run.view)
     assert legend(lane, 0.001) == [(0, "0.001"), (4, "0.01"), (8, "0.1"), (11, "1")]
     assert legend(lane, 1.0) == [(11, "1")]
     assert "▁ 0.001  ▄ 0.01  ▆ 0.1  █ 1" in summary_of(run, piped())
 
 
 def test_chosen_windows_leave_parts_unseen(run: Run) -> None:
-    manifest = {**run.manifest, "windows": {**run.manifest["windows"], "within": [[0, 10]]}}
+    chosen = replace(run.manifest, windows=replace(run.view.windows, within=[(0, 10)]))
     out = piped()
-    print_strip(out, run.scores, manifest)
+    print_strip(out, replace(run.view, manifest=chosen))
     assert "blank below τ = 0.001 or not looked at" in plain(out)[-1]
 
 
 def test_a_lower_bound_of_zero_is_blank(run: Run) -> None:
     rows = run.scores.with_columns(pl.lit(0.0).alias("lower"))
-    assert np.isneginf(lanes(rows, run.manifest)[1].best).all()
+    assert np.isneginf(lanes(replace(run.view, scores=rows))[1].best).all()
 
 
 def test_spots_show_the_same_strip(run: Run) -> None:
@@ -276,8 +278,7 @@ def test_spots_show_the_same_strip(run: Run) -> None:
 @pytest.mark.parametrize("name", ["run", "scored"])
 def test_the_strongest_passages_are_the_page_s(name: str, request: pytest.FixtureRequest) -> None:
     shown: Run = request.getfixturevalue(name)
-    rows, manifest = shown.scores, shown.manifest
-    strongest = strongest_rows(rows, math.log(0.001), overlapping=name == "scored")[:PASSAGES]
+    strongest = strongest_rows(shown.scores, math.log(0.001), overlapping=name == "scored")[:PASSAGES]
     assert len(strongest) == PASSAGES
     lines = summary_of(shown, piped())
     at = next(i for i, line in enumerate(lines) if line.startswith("The strongest passages"))
@@ -291,17 +292,17 @@ def test_the_strongest_passages_are_the_page_s(name: str, request: pytest.Fixtur
             assert f"characters {row['suffix_start']:,} to {row['suffix_end']:,} (" in facts
         else:
             assert facts.endswith(f", {row['example_id']}")
-        assert words.strip().removesuffix(" …") in " ".join(Passages(shown)[row][1].split())
+        assert words.strip().removesuffix(" …") in " ".join(shown.texts[row][1].split())
     assert lines[at + 1 + 2 * PASSAGES] == ""
-    found = passages(rows, manifest, 0.001, Passages(shown))
+    found = passages(shown.view)
     assert [each.words for each in found] == [line.strip() for line in lines[at + 2 : at + 12 : 2]]
 
 
 def test_where_nothing_reaches_tau_there_is_no_passage(run: Run, tmp_path: Path) -> None:
-    assert passages(run.scores.filter(pl.lit(False)), run.manifest, 0.001, Passages(run)) == []
+    assert passages(replace(run.view, scores=run.scores.filter(pl.lit(False)))) == []
     low = run.scores.filter(pl.Series(log_prob_bounds(run.scores)[0] < math.log(0.001)))
     assert low.height
-    assert passages(low, run.manifest, 0.001, Passages(run)) == []
+    assert passages(replace(run.view, scores=low)) == []
 
 
 NASTY = {
@@ -335,9 +336,9 @@ def nasty(scored: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
     ids = {old: f"{kind} {value}" for old, (kind, value) in named.items()}
     for shard in Run(folder).shards():
         table = pl.read_parquet(shard)
-        metadata = rote.store.run.pq.read_schema(shard).metadata
-        renamed = table.with_columns(pl.col("example_id").replace(ids)).to_arrow().cast(rote.store.run.SCHEMA)
-        rote.store.run.pq.write_table(renamed.replace_schema_metadata(metadata), shard, write_page_checksum=True)
+        metadata = pq.read_schema(shard).metadata
+        renamed = table.with_columns(pl.col("example_id").replace(ids)).to_arrow().cast(SCHEMA)
+        pq.write_table(renamed.replace_schema_metadata(metadata), shard, write_page_checksum=True)
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["source"]["text_sha256"] = digest(content)
     manifest["model"]["name"] = NASTY["escape"] + NASTY["override"] + NASTY["wide"]
@@ -352,7 +353,7 @@ def test_foreign_text_does_nothing_but_stand_there(width: int, nasty: Run) -> No
         rows = nasty.scores.filter(pl.col("example_id").str.split(" ").list.first().is_in(kept))
         rows = rows.with_columns(pl.lit(-0.5).alias("log_prob"))
         out = window(width)
-        for passage in passages(rows, nasty.manifest, 0.001, Passages(nasty)):
+        for passage in passages(replace(nasty.view, scores=rows)):
             print_lines(out, [passage.facts, passage.words])
         assert rows.height == len(kept)
         check_safe(out, width)
@@ -391,4 +392,5 @@ def test_report_prints_it(name: str, request: pytest.FixtureRequest) -> None:
     assert "The strongest passages" in result.out
     assert ("│" in result.out) == (name == "run")
     whole = json.loads(rote_here("report", shown.folder, "--json").out)
-    assert whole == shown.summary
+    assert whole == as_json(shown.summary)
+    assert whole == json.loads((shown.folder / "summary.json").read_text())

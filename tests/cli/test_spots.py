@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def refused(result: Result, *words: str) -> None:
 def test_spots_are_printed(scanned: Path, book: str) -> None:
     result = rote_here("spots", scanned)
     assert result.code == 0, result.err
-    spot = hot_spots(finished_scan(scanned).scores, len(book), 0.5)[0]
+    spot = hot_spots(finished_scan(scanned).rows, len(book), 0.5)[0]
     assert 1200 < spot.start < spot.end < 2500
     assert f"{spot.start:,} to {spot.end:,}" in result.out
     assert "The part is a guess" in result.out
@@ -60,7 +61,7 @@ def test_spots_are_printed(scanned: Path, book: str) -> None:
 
 def test_spots_as_json(scanned: Path, book: str) -> None:
     found = json.loads(rote_here("spots", scanned, "--json", "--at", "0.9", "--rank", "probability", "--top", "2").out)
-    expected = hot_spots(finished_scan(scanned).scores, len(book), 0.9, rank="probability")
+    expected = hot_spots(finished_scan(scanned).rows, len(book), 0.9, rank="probability")
     assert found["hot_spots"] == len(expected)
     assert (found["threshold"], found["rank"], found["source"]) == (0.9, "probability", "book.txt")
     assert len(found["spots"]) == min(2, len(expected))
@@ -74,7 +75,7 @@ def test_spots_of_whole_examples_have_the_prefixes_too(scanned: Path, book: str)
     suffixes, examples = (
         json.loads(rote_here("spots", scanned, "--json", "--span", span).out) for span in ("suffix", "example")
     )
-    expected = hot_spots(finished_scan(scanned).scores, len(book), 0.5, span="example")
+    expected = hot_spots(finished_scan(scanned).rows, len(book), 0.5, span="example")
     assert examples["characters"] == sum(spot.characters for spot in expected) > suffixes["characters"]
     assert "whole examples, prefixes included" in rote_here("spots", scanned, "--span", "example").out
 
@@ -114,7 +115,8 @@ def test_bad_options_of_spots(options: tuple[str, ...], words: tuple[str, ...], 
 
 @pytest.mark.parametrize("command", ["spots", "longer"])
 def test_folders_that_are_no_finished_scan(command: str, scanned: Path, bundled: Any, tmp_path: Path) -> None:
-    refused(rote_here(command, tmp_path / "nowhere"), "not a run folder")
+    refused(rote_here(command, tmp_path / "nowhere"), f"there is no folder {tmp_path / 'nowhere'}", "give the --out")
+    refused(rote_here(command, tmp_path), "not a run folder")
     unfinished = Path(shutil.copytree(scanned, tmp_path / "unfinished"))
     (unfinished / "summary.json").unlink()
     refused(rote_here(command, unfinished), "is unfinished")
@@ -132,27 +134,30 @@ def test_longer_windows_start_their_suffixes_in_hot_spots(scanned: Path, book: s
     result = rote_here("longer", scanned, *SMALL, "--at", "0.6")
     assert result.code == 0, result.err
     run = Run.open(f"{scanned}-longer")
-    spots = hot_spots(finished_scan(scanned).scores, len(book), 0.6)
+    spots = hot_spots(finished_scan(scanned).rows, len(book), 0.6)
     everywhere = windows(book, bundled.tokenizer, prefix=5, suffix=12, stride=10)
     expected = [e for e in everywhere if any(spot.start <= (e.suffix_start or 0) < spot.end for spot in spots)]
     assert run.scores["start"].to_list() == [e.start for e in expected]
-    assert run.manifest["kind"] == "scan"
+    assert run.manifest.kind == "scan"
     assert run.text == book
-    within = run.manifest["windows"]["within"]
+    within = run.finished.windows.within
+    assert within is not None
     inside = [s for s in range(0, len(book), 10) if any(a <= s < b for a, b in within)]
-    assert run.manifest["dropped"] == len(inside) - len(expected) == 0
+    assert run.manifest.dropped == len(inside) - len(expected) == 0
     assert [r.log_prob for r in rote.verbatim(bundled, expected)] == pytest.approx(
         run.scores["log_prob"].to_list(), abs=1e-4
     )
-    found = run.summary["schemes"]["temperature=1 top_k=40"]["longest"]
+    found = run.summary.schemes["temperature=1 top_k=40"].longest
+    assert found is not None
     table = longest(run.scores)
+    assert list(found) == list(table)
     for key, entry in found.items():
-        assert {name: value for name, value in (entry or {}).items() if name != "suffix_end"} == (table[key] or {})
+        assert (None if entry is None else replace(entry, suffix_end=None)) == table[key]
         if entry is not None:
-            assert f"characters {entry['suffix_start']:,} to {entry['suffix_end']:,}" in result.out
-            row = next(e for e in expected if e.id == entry["example_id"])
-            cut = book[entry["suffix_start"] : entry["suffix_end"]]
-            assert bundled.tokenizer.decode(row.suffix[: entry["tokens"]]) == cut
+            assert f"characters {entry.suffix_start:,} to {entry.suffix_end:,}" in result.out
+            row = next(e for e in expected if e.id == entry.example_id)
+            cut = book[entry.suffix_start : entry.suffix_end]
+            assert bundled.tokenizer.decode(row.suffix[: entry.tokens]) == cut
     assert "chosen part" in result.out
     page = (run.folder / "report.html").read_text()
     assert "The longest sequences" in page
@@ -162,9 +167,11 @@ def test_longer_windows_start_their_suffixes_in_hot_spots(scanned: Path, book: s
 def test_dropped_windows_of_regions_are_counted(alice: str, bundled: Any, tmp_path: Path) -> None:
     run = rote.scan(alice[3000:3400], bundled, out=tmp_path / "run", prefix=10, suffix=20, within=[(0, 55), (300, 400)])
     starts = [*range(0, 55, 10), *range(300, 400, 10)]
-    assert run.scores.height + run.manifest["dropped"] == len(starts)
-    assert run.manifest["dropped"] > 0
-    assert run.manifest["windows"]["within"] == [[0, 55], [300, 400]]
+    assert run.scores.height + run.manifest.dropped == len(starts)
+    assert run.manifest.dropped > 0
+    assert run.finished.windows.within == [(0, 55), (300, 400)]
+    stored = json.loads((tmp_path / "run/manifest.json").read_text())
+    assert stored["windows"]["within"] == [[0, 55], [300, 400]]
     with pytest.raises(InputError, match="not one window of 10 \\+ 20 tokens starts in the given parts"):
         rote.scan(alice[3000:3400], bundled, out=tmp_path / "none", prefix=10, suffix=20, within=[(390, 400)])
     assert not (tmp_path / "none").exists()
@@ -221,7 +228,7 @@ def test_longer_goes_on_after_a_kill(
 ) -> None:
     monkeypatch.setitem(rote.jobs.engine.SHARD_FLOPS, "cpu", 1.0)
     found = finished_scan(scanned)
-    spots = hot_spots(found.scores, len(found.text), 0.5)
+    spots = hot_spots(found.rows, len(found.text), 0.5)
     whole = longer(found, spots, bundled, out=tmp_path / "whole", prefix=5, suffix=12)
     assert len(whole.shards()) > 2
     arguments = ("longer", scanned, *SMALL, "--out", tmp_path / "run")
