@@ -65,14 +65,14 @@ def extractable(scores: pl.DataFrame, tau: float) -> Mask:
     if not 0 < tau <= 1:
         raise InputError(f"tau is a probability and must lie in (0, 1], not {tau}.")
     lower, upper = log_prob_bounds(scores)
-    found: Mask = lower >= math.log(tau)
-    undecided = count_true(~found & (upper >= math.log(tau)))
+    reached: Mask = lower >= math.log(tau)
+    undecided = count_true(~reached & (upper >= math.log(tau)))
     if undecided:
         raise InputError(
             f"whether {undecided} of {scores.height} rows reach {tau:g} is not known: they were stopped early, at a "
             "larger tau. Compare at a tau that is at least the run's own, or score again without stopping early."
         )
-    return found
+    return reached
 
 
 def paired(
@@ -151,16 +151,16 @@ def fixed_sets(tables: Mapping[str, pl.DataFrame], *, tau: float) -> list[FixedS
     and for each run the `Share` extractable and the `mean_p_z` (`mean_p_z_upper` is larger where stopped rows leave
     doubt; both are None for an empty set).
     """
-    found = {name: extractable(table, tau) for name, table in tables.items()}
+    reached = {name: extractable(table, tau) for name, table in tables.items()}
     bounds = {name: [np.exp(bound) for bound in log_prob_bounds(table)] for name, table in tables.items()}
-    sets: list[tuple[str | None, Mask]] = [*found.items(), (None, np.logical_and.reduce(list(found.values())))]
+    sets: list[tuple[str | None, Mask]] = [*reached.items(), (None, np.logical_and.reduce(list(reached.values())))]
     return [
         FixedSet(
             reference=reference,
             examples=count_true(chosen),
             runs={
                 name: RunOfSet(
-                    extractable=_share(found[name] & chosen, chosen),
+                    extractable=_share(reached[name] & chosen, chosen),
                     mean_p_z=mean(lower[chosen]),
                     mean_p_z_upper=mean(upper[chosen]),
                 )
@@ -263,8 +263,8 @@ def near_comparison(
         for large, table in tables.items():
             comparable = weights[small] != weights[large] and schemes[small] == schemes[large]
             if comparable and not table["stopped"].any():
-                found = verbatim_in_larger(tables[small], table, tau=tau)
-                elsewhere.append(VerbatimElsewhere(run=small, other=large, **vars(found)))
+                share = verbatim_in_larger(tables[small], table, tau=tau)
+                elsewhere.append(VerbatimElsewhere(run=small, other=large, **vars(share)))
     return NearComparison(
         fixed=[
             compare_fixed({name: tables[name] for name in members}, tau=tau)
@@ -306,8 +306,8 @@ def _less(one: Array, other: Array) -> Array:
     return np.where(nothing, 0.0, np.where(nothing, 0.0, one) - np.where(nothing, 0.0, other))
 
 
-def _share(found: Mask, chosen: Mask) -> Share:
-    return share_of(count_true(found), count_true(found), count_true(chosen))
+def _share(reached: Mask, chosen: Mask) -> Share:
+    return share_of(count_true(reached), count_true(reached), count_true(chosen))
 
 
 def _has_near(table: pl.DataFrame) -> bool:

@@ -204,8 +204,8 @@ def longest(scores: pl.DataFrame, thresholds: Sequence[float] = (0.01, 0.1, 0.5,
                 continue
             rows = np.flatnonzero(tokens == most)
             row = int(rows[sums[rows, most - 1].argmax()])
-            found = (most, float(sums[row, most - 1]), first + row)
-            best[threshold] = max(best[threshold], found, key=lambda each: each[:2])
+            candidate = (most, float(sums[row, most - 1]), first + row)
+            best[threshold] = max(best[threshold], candidate, key=lambda each: each[:2])
     return {f"{t:g}": _longest(scores, *best[t], t not in inexact) if best[t][0] else None for t in thresholds}
 
 
@@ -239,7 +239,7 @@ def spans(scores: pl.DataFrame, span: Span = "suffix") -> tuple[Integers, Intege
     if span not in ("suffix", "example"):
         raise InputError(f"span is 'suffix' or 'example', not {span!r}.")
     columns = ("suffix_start" if span == "suffix" else "start", "suffix_end")
-    found = []
+    places = []
     for name in columns:
         if name not in scores.columns:
             raise InputError(f"the score table has no column {name!r}; pass the table that a scan or score run writes.")
@@ -250,8 +250,8 @@ def spans(scores: pl.DataFrame, span: Span = "suffix") -> tuple[Integers, Intege
                 f"example {row['example_id']!r} has no {name}: {column.null_count()} of {scores.height} rows do not "
                 "say where they stand in the text. Coverage needs examples cut from a text, as rote.windows makes them."
             )
-        found.append(column.cast(pl.Int64).to_numpy())
-    return found[0], found[1]
+        places.append(column.cast(pl.Int64).to_numpy())
+    return places[0], places[1]
 
 
 def character_maximum(spans_start: Any, spans_end: Any, values: Any, length: int) -> NDArray[np.float64]:

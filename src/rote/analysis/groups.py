@@ -44,12 +44,12 @@ def documents_of(scores: pl.DataFrame) -> NDArray[np.int64]:
 def with_origin(scores: pl.DataFrame) -> pl.DataFrame:
     """The table with where each example was drawn, from its metadata: `corpus`, `document` and `run`."""
     log_prob_bounds(scores, "metadata")
-    found = scores.with_columns(pl.col("metadata").str.json_path_match(f"$.{name}").alias(name) for name in _ORIGIN)
+    table = scores.with_columns(pl.col("metadata").str.json_path_match(f"$.{name}").alias(name) for name in _ORIGIN)
     for name in _ORIGIN:
-        if found[name].null_count():
-            row = found.row(int(found[name].is_null().arg_max() or 0), named=True)
+        if table[name].null_count():
+            row = table.row(int(table[name].is_null().arg_max() or 0), named=True)
             raise InputError(f"example {row['example_id']!r} has no {name} in its metadata; rote rate did not draw it.")
-    return found.with_columns(pl.col("run").cast(pl.Int64))
+    return table.with_columns(pl.col("run").cast(pl.Int64))
 
 
 def binned_repetitions(scores: pl.DataFrame) -> tuple[pl.DataFrame, bool]:
@@ -167,12 +167,12 @@ def document_interval(hits: NDArray[Any], document: NDArray[np.int64]) -> tuple[
 def effective_examples(values: NDArray[Any], document: NDArray[np.int64]) -> float:
     """How many independent examples would leave the mean of `values` as uncertain as these do: see the module."""
     value = values.astype(np.float64)
-    sizes, found = np.bincount(document).astype(np.float64), np.bincount(document, weights=value)
+    sizes, sums = np.bincount(document).astype(np.float64), np.bincount(document, weights=value)
     documents, total = len(sizes), float(sizes.sum())
     mean_value, scatter = float(value.mean()), float(value.var())
     if documents == 1 or not scatter:
         return float(documents)
-    residuals = found - mean_value * sizes
+    residuals = sums - mean_value * sizes
     variance = documents / (documents - 1) * float(residuals @ residuals) / total**2
     uncorrected = total / max(variance / (scatter / total), 1.0)
     # The scatter shows in documents with hits, and with misses. Few of them say little of it, however many others

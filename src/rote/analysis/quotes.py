@@ -29,8 +29,8 @@ def similar(text: str, quote: str) -> tuple[int, int] | None:
     if not words:
         return None
     # One character for one character, so that places in the plain text are places in the text.
-    found = re.search(r"\s+".join(words), _plain(text))
-    return found.span() if found else None
+    match = re.search(r"\s+".join(words), _plain(text))
+    return match.span() if match else None
 
 
 def best_window(rows: pl.DataFrame, places: list[tuple[int, int]]) -> tuple[int, tuple[int, int], int] | None:

@@ -162,11 +162,11 @@ def _parse(line: str, where: str) -> dict[str, Any]:
         return value
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(items)
-        if len(found) < len(items):
+        by_key = dict(items)
+        if len(by_key) < len(items):
             twice = next(key for place, (key, _) in enumerate(items) if key in dict(items[:place]))
             _fail(where, f"the key {twice!r} is given twice. Keep one of the two.")
-        return found
+        return by_key
 
     try:
         record = json.loads(line, parse_constant=constant, parse_float=number, object_pairs_hook=pairs)

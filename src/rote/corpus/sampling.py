@@ -83,16 +83,16 @@ def draw(
         require_positive("documents", documents)
     wanted = min(documents or DOCUMENTS, len(corpus.documents))
     cut = Cutter(plain_backend(tokenizer), prefix, suffix)
-    found: list[Example] = []
+    sampled: list[Example] = []
     drawn: list[Drawn] = []
     for run in range(runs):
         tell = _shifted(progress, run * wanted, runs * wanted)
         taken, skipped = _draw_run(corpus, cut, wanted, examples, (seed, run), tell)
         for document, places in taken:
-            found += [_named(example, document, run, role) for example in places]
+            sampled += [_named(example, document, run, role) for example in places]
         short = sum(len(places) < examples for _, places in taken)
         drawn.append(Drawn(run, len(taken), sum(len(places) for _, places in taken), short, skipped))
-    return found, drawn
+    return sampled, drawn
 
 
 def _draw_run(
@@ -110,12 +110,12 @@ def _draw_run(
     while len(taken) < wanted and position < len(order):
         batch = order[position : position + wanted - len(taken)]  # read together: each file once
         position += len(batch)
-        found: dict[str, list[Example]] = {}
+        placed: dict[str, list[Example]] = {}
         for document, text in corpus.read(batch):
             places = place(text, cut, examples, random.Random(_hash("places", *key, document.id)))
-            found[document.id] = places
-            tell(len(taken) + sum(map(bool, found.values())))
-        taken += [(document, found[document.id]) for document in batch if found[document.id]]
+            placed[document.id] = places
+            tell(len(taken) + sum(map(bool, placed.values())))
+        taken += [(document, placed[document.id]) for document in batch if placed[document.id]]
     return taken, position - len(taken)
 
 

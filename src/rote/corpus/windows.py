@@ -104,12 +104,12 @@ def windows_at(
 ) -> list[Example]:
     """The windows at `starts`, in order, without those that are too short."""
     total = prefix + suffix
-    found: dict[int, Example] = {}
+    by_start: dict[int, Example] = {}
     for start, encoding, length in _encodings(text, backend, starts, total):
         # One object per distinct id: a book has millions of ids, and they would outweigh all else.
         ids = tuple([shared.setdefault(token, token) for token in encoding.ids[:total]])
         first, ends = encoding.token_to_chars(prefix)[0], _token_ends(encoding, prefix, total, length)
-        found[start] = Example(
+        by_start[start] = Example(
             id=f"w{start}",
             prefix=ids[:prefix],
             suffix=ids[prefix:],
@@ -118,7 +118,7 @@ def windows_at(
             suffix_end=start + ends[-1],
             token_ends=tuple([shared.setdefault(end - first, end - first) for end in ends]),
         )
-    return [found[start] for start in starts if start in found]
+    return [by_start[start] for start in starts if start in by_start]
 
 
 def _encodings(text: str, backend: Tokenizer, starts: Sequence[int], total: int) -> Iterator[tuple[int, Any, int]]:

@@ -160,11 +160,11 @@ class HuggingFaceModel:
             )
             whole = self.hidden(tokens)[0, count:]
             short = self.hidden(torch.cat([tokens[:, :2], tokens[:, count:]], 1))[0, 2:]
-            expected, found = self.head(torch.cat([whole, short])).float(), self.head(read[0]).float()
+            expected, in_parts = self.head(torch.cat([whole, short])).float(), self.head(read[0]).float()
             close = max(self.logit_tolerance, 1e-3)
-            if torch.allclose(found, expected, rtol=0, atol=close, equal_nan=True):
+            if torch.allclose(in_parts, expected, rtol=0, atol=close, equal_nan=True):
                 return True
-            why = f"logits differ by up to {float((found - expected).abs().max()):.2g}"
+            why = f"logits differ by up to {float((in_parts - expected).abs().max()):.2g}"
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever a model raises that knows no such cache, mask or position
@@ -223,14 +223,14 @@ def load_huggingface(
         config = _config(source, options)
         kind = _pick_dtype(dtype, chosen, config)
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
-        model, found = AutoModelForCausalLM.from_pretrained(  # given its config, it need not parse a GGUF file for it
+        model, loading = AutoModelForCausalLM.from_pretrained(  # given its config, it need not parse a GGUF file for it
             source, config=config, dtype=kind, device_map=device_map, output_loading_info=True, **options
         )
     except RoteError:
         raise
     except Exception as error:  # whatever a damaged file makes transformers, safetensors or tokenizers raise
         raise ModelError(_why_not_loaded(name, error)) from error
-    _refuse_missing(found["missing_keys"], name)
+    _refuse_missing(loading["missing_keys"], name)
     if "gguf_file" in options:
         model.hf_quantizer = None
     if device_map is None:
@@ -364,8 +364,8 @@ def weight_files(source: str, options: Mapping[str, Any]) -> list[Path]:
 
         folder = Path(str(cached_file(source, "config.json", **options))).parent
     for pattern in ("*.safetensors", "*.bin"):
-        if found := sorted(folder.glob(pattern)):
-            return found
+        if files := sorted(folder.glob(pattern)):
+            return files
     return []
 
 

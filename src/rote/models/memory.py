@@ -38,7 +38,7 @@ class Replay:
         # A history that ends with a token that no other new token comes after holds all of its branch.
         ends = (seen[:, :, length:].sum(1) == 1).nonzero().tolist()
         histories = [known[row][seen[row, i]] for row, i in ends]
-        found: dict[tuple[int, int], Tensor] = {}
+        state_at: dict[tuple[int, int], Tensor] = {}
         at = 0
         while at < len(ends):
             count = max(1, self._model.batch_tokens // max(len(h) for h in histories[at : at + 64]))
@@ -47,10 +47,10 @@ class Replay:
             for (row, end), states in zip(ends[part], hidden, strict=True):
                 where = seen[row, end].cumsum(0) - 1
                 for i in seen[row, end, length:].nonzero()[:, 0].tolist():
-                    found[row, i] = states[where[length + i]]
+                    state_at[row, i] = states[where[length + i]]
             at = part.stop
         rows, count = tokens.shape
-        return torch.stack([torch.stack([found[row, i] for i in range(count)]) for row in range(rows)])
+        return torch.stack([torch.stack([state_at[row, i] for i in range(count)]) for row in range(rows)])
 
 
 class KeyMemory:
@@ -76,13 +76,13 @@ class KeyMemory:
                     for pool in made:
                         pool[-1] = 0  # what padding points at is masked, but must be a number
                     self.stored[layer_idx] = (made[0], made[1])
-                found = []
+                gathered = []
                 shape = self.history.shape
                 for pool, new in zip(self.stored[layer_idx], (keys, values), strict=True):
                     pool.index_copy_(0, self.place.to(pool.device), new.transpose(1, 2).flatten(0, 1))
                     histories = pool.index_select(0, self.history.flatten().to(pool.device))
-                    found.append(histories.view(*shape, *pool.shape[1:]).transpose(1, 2))
-                return found[0], found[1]
+                    gathered.append(histories.view(*shape, *pool.shape[1:]).transpose(1, 2))
+                return gathered[0], gathered[1]
 
             def get_seq_length(self, layer_idx: int = 0) -> int:
                 return self.length

@@ -58,8 +58,8 @@ def width_table(runs: Mapping[int, tuple[pl.DataFrame, float | None]], *, tau: f
             lower = near.lower[:, tolerance]
             chosen = lower[lower >= tau]
             spread = float(chosen.std(ddof=1)) if chosen.size > 1 else None
-            found = (chosen.size, chosen.size / lower.size, mean(lower), mean(chosen), spread)
-            rows.append((width, tolerance, *found, evals, seconds))
+            measured = (chosen.size, chosen.size / lower.size, mean(lower), mean(chosen), spread)
+            rows.append((width, tolerance, *measured, evals, seconds))
     means = dict.fromkeys(("rate", "mean_lower", "mean_extractable", "sd_extractable"), pl.Float64)
     schema = {"width": pl.Int64, "tolerance": pl.Int64, "count": pl.Int64, **means}
     return pl.DataFrame(rows, schema={**schema, "token_evals": pl.Int64, "seconds": pl.Float64}, orient="row")
@@ -169,7 +169,7 @@ def overlap(
     near, similar = pl.col("distance") <= tolerance, pl.col("bleu") >= bleu
     marked = outputs.select("example_id", mass=mass, near=near, similar=similar)
     masses = [pl.col("mass").filter(pl.col(name)).sum().ge(tau).alias(name) for name in ("near", "similar")]
-    found = marked.group_by("example_id", maintain_order=True).agg(masses)
+    examples = marked.group_by("example_id", maintain_order=True).agg(masses)
     cells = {
         "both": (True, True),
         "distance_only": (True, False),
@@ -183,7 +183,7 @@ def overlap(
         result[name] = {
             "outputs": own.height,
             "mass": float(own["mass"].sum()),
-            "examples": found.filter(inside).height,
+            "examples": examples.filter(inside).height,
         }
     return result
 

@@ -82,11 +82,11 @@ def near_rates(scores: pl.DataFrame, *, tau: float = TAU) -> list[NearRate]:
     """For each tolerance, from 0: the rate at tau by the lower bound, the undecided, and the greedy rate."""
     near = near_table(scores, tau)
     greedy = column(scores, "greedy_distance").drop_nulls().to_numpy()
-    found: list[NearRate] = []
+    rates: list[NearRate] = []
     for tolerance in near.tolerances:
         count, count_upper = count_true(near.lower[:, tolerance] >= tau), count_true(near.upper[:, tolerance] >= tau)
         close = count_true(greedy <= tolerance)
-        found.append(
+        rates.append(
             NearRate(
                 tolerance=tolerance,
                 probabilistic=share_of(count, count_upper, scores.height),
@@ -95,7 +95,7 @@ def near_rates(scores: pl.DataFrame, *, tau: float = TAU) -> list[NearRate]:
                 greedy_missing=scores.height - greedy.size,
             )
         )
-    return found
+    return rates
 
 
 def unlocked(scores: pl.DataFrame, *, tau: float = TAU) -> pl.DataFrame:
@@ -106,7 +106,7 @@ def unlocked(scores: pl.DataFrame, *, tau: float = TAU) -> pl.DataFrame:
     """
     near = near_table(scores, tau)
     kinds = np.where(near.log_prob == -math.inf, "zero", "sub-threshold")
-    found = pl.DataFrame(
+    examples = pl.DataFrame(
         {
             "example_id": pl.Series(near.ids, dtype=pl.String),
             "verbatim": pl.Series(kinds.tolist(), dtype=pl.String),
@@ -115,7 +115,7 @@ def unlocked(scores: pl.DataFrame, *, tau: float = TAU) -> pl.DataFrame:
             "lower": near.lower[:, -1],
         }
     )
-    return found.filter(near.extractable & ~near.verbatim).sort("lower", descending=True, maintain_order=True)
+    return examples.filter(near.extractable & ~near.verbatim).sort("lower", descending=True, maintain_order=True)
 
 
 def scatter(scores: pl.DataFrame, *, tau: float = TAU) -> pl.DataFrame:
@@ -320,8 +320,8 @@ def _without_tables(result: Any, kind: type[Declared]) -> Declared:
     return kind(**{field.name: getattr(result, field.name) for field in fields(kind)})  # type: ignore[arg-type]
 
 
-def _counted(found: RecoveredIds) -> Recovered:
-    return Recovered(**{**vars(found), "missed": len(found.missed)})
+def _counted(recovered: RecoveredIds) -> Recovered:
+    return Recovered(**{**vars(recovered), "missed": len(recovered.missed)})
 
 
 def _tolerance_index(near: NearTable, tolerance: int | None) -> int:

@@ -144,10 +144,10 @@ class Reader:
             parts.append(support(logits, self.scheme, width, wanted))
             if scores:
                 scored.append(self._scores(logits, wanted, (self.scheme,)))
-        found = Support.join(parts).to(self.device)
-        if labels and len(bad := found.bad().nonzero()):
+        supports = Support.join(parts).to(self.device)
+        if labels and len(bad := supports.bad().nonzero()):
             raise not_a_number(labels[int(bad[0])])
-        return found, TargetScores.join(scored) if scores else None
+        return supports, TargetScores.join(scored) if scores else None
 
     def feed(self, tokens: Tensor, past: Tensor, place: Tensor, seen: Tensor) -> Tensor:
         """As `Memory.feed`, in as many batches as memory asks for."""

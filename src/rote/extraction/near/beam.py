@@ -208,11 +208,11 @@ class Beams:
     def _step(self, rows: _Rows, beams: Sequence[Beam], hidden: Tensor) -> None:
         """Sort what may follow each beam, book what is certain or let go, and keep the likeliest."""
         sequences, width = rows.log_mass.shape
-        found, _ = self.reader.supports(hidden, torch.zeros(len(hidden), dtype=torch.int64), ())
+        supports, _ = self.reader.supports(hidden, torch.zeros(len(hidden), dtype=torch.int64), ())
         alive = rows.log_mass > -torch.inf
-        rows.bad = rows.bad | (found.bad().view(sequences, width) & alive).any(1)
-        tokens, order = found.tokens.sort(dim=1)  # equally likely children stand by token id
-        log_mass = rows.log_mass.flatten()[:, None] + found.log_probs.gather(1, order)
+        rows.bad = rows.bad | (supports.bad().view(sequences, width) & alive).any(1)
+        tokens, order = supports.tokens.sort(dim=1)  # equally likely children stand by token id
+        log_mass = rows.log_mass.flatten()[:, None] + supports.log_probs.gather(1, order)
         mass = log_mass.exp()
 
         metric, last = self.metric, self.metric.tolerance
@@ -233,7 +233,7 @@ class Beams:
         kept = torch.zeros_like(every, dtype=torch.bool).scatter_(1, chosen, best > -torch.inf)
         dropped = goes_on & ~kept.view_as(goes_on)
 
-        rest = rows.log_mass.flatten().exp() * found.rest
+        rest = rows.log_mass.flatten().exp() * supports.rest
         own_floor, _ = metric.bounds(own, written, lengths)
         for e in range(last + 1):
             near = ~out if self.variant == "baseline" else floor <= e

@@ -131,8 +131,8 @@ class Metric:
         if self.distance == "hamming":
             return states[..., 0] + left
         place = (left + self.tolerance).long().expand(states.shape[:-1])
-        found = states.gather(-1, place.clamp(max=self.width - 1)[..., None])[..., 0]
-        return torch.where(place < self.width, found, self.tolerance + 1).to(torch.int16)
+        edits = states.gather(-1, place.clamp(max=self.width - 1)[..., None])[..., 0]
+        return torch.where(place < self.width, edits, self.tolerance + 1).to(torch.int16)
 
     def children(
         self, states: Tensor, written: Tensor, lengths: Tensor, window: Tensor, tokens: Tensor, is_eos: Tensor

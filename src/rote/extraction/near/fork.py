@@ -153,9 +153,9 @@ class Forks:
         hidden = begun.read(self.reader)
         for i, batch in enumerate(batches):
             ahead = self._begin(batches[i + 1]) if i + 1 < len(batches) else _Begun([], [], None)
-            found = self._sorted(begun, hidden)
+            expansions = self._sorted(begun, hidden)
             hidden = ahead.read(self.reader)
-            self._book(begun, found)
+            self._book(begun, expansions)
             begun = ahead
             self._complete(batch)
             yield batch
@@ -196,8 +196,8 @@ class Forks:
         keeps = self.reader.keeps
         return expand(self.reader, self.metric, begun.starts, hidden, children=keeps, scores=self.scores)
 
-    def _book(self, begun: _Begun, found: Sequence[Expansion]) -> None:
-        for one, start, expansion in zip(begun.searches, begun.starts, found, strict=True):
+    def _book(self, begun: _Begun, expansions: Sequence[Expansion]) -> None:
+        for one, start, expansion in zip(begun.searches, begun.starts, expansions, strict=True):
             one.scores = expansion.scores
             stay = np.zeros(len(start.spine))  # all of it is learned from this pass
             self._add(one, start, expansion, start.reading.place, start.spine[:-1], stay, 0, 1)
@@ -266,8 +266,8 @@ class Forks:
 
     def _read(self, tasks: Sequence[tuple[Search, Node]], starts: Sequence[Start], width: int) -> None:
         hidden = self.reader.states([s.reading for s in starts])
-        found = expand(self.reader, self.metric, starts, hidden, children=True, width=width)
-        for (one, node), start, expansion in zip(tasks, starts, found, strict=True):
+        expansions = expand(self.reader, self.metric, starts, hidden, children=True, width=width)
+        for (one, node), start, expansion in zip(tasks, starts, expansions, strict=True):
             one.entries.append(start.reading.place)
             one.evals += len(start.reading.tokens)
             parent = one.spines[node.spine]
@@ -342,37 +342,37 @@ class Forks:
             left = self.budget(one.example) - one.evals
             full = len(one.candidates) >= self.shown
             weakest = one.candidates[-1].weight if full else -math.inf
-            for found in one.sets:
-                if found.log_mass < weakest:
+            for closed_set in one.sets:
+                if closed_set.log_mass < weakest:
                     continue
-                output = completed(found.output, one.example.suffix)
-                rest = np.array(output[len(found.output) :], dtype=np.int64)
+                output = completed(closed_set.output, one.example.suffix)
+                rest = np.array(output[len(closed_set.output) :], dtype=np.int64)
                 if not self.reader.keeps or len(rest) > left:
-                    one.candidates.append(self._member(one, found, output, None))
+                    one.candidates.append(self._member(one, closed_set, output, None))
                     continue
                 left -= len(rest)
-                at = len(self.bos) + len(one.example.prefix) + len(found.output) - 1
-                tokens = np.concatenate([found.output[-1:], rest[:-1]]).astype(np.int64)
+                at = len(self.bos) + len(one.example.prefix) + len(closed_set.output) - 1
+                tokens = np.concatenate([closed_set.output[-1:], rest[:-1]]).astype(np.int64)
                 place = self.reader.take(len(tokens))
                 one.entries.append(place)
                 one.evals += len(tokens)
-                past = one.spines[found.spine].entries[:at]
+                past = one.spines[closed_set.spine].entries[:at]
                 readings.append(Reading(tokens, past, place, len(tokens), one.example.id, one.index))
                 targets.append(rest)
-                tasks.append((one, found, output))
+                tasks.append((one, closed_set, output))
         if readings:
             read, _ = self.reader.read(readings, np.concatenate(targets))
             parts = np.split(read.target.cpu().numpy(), np.cumsum([len(t) for t in targets])[:-1])
-            for (one, found, output), log_probs in zip(tasks, parts, strict=True):
+            for (one, closed_set, output), log_probs in zip(tasks, parts, strict=True):
                 if np.isfinite(log_probs).all():  # else this member of the set never comes out
-                    log_prob = found.log_mass + float(log_probs.sum())
-                    one.candidates.append(self._member(one, found, output, log_prob))
+                    log_prob = closed_set.log_mass + float(log_probs.sum())
+                    one.candidates.append(self._member(one, closed_set, output, log_prob))
         for one in searches:
             one.candidates = heaviest(one.candidates, self.shown)
 
-    def _member(self, one: Search, found: _Set, output: tuple[int, ...], log_prob: float | None) -> Candidate:
+    def _member(self, one: Search, closed_set: _Set, output: tuple[int, ...], log_prob: float | None) -> Candidate:
         measure = levenshtein if self.metric.distance == "levenshtein" else hamming
-        return Candidate(output, log_prob, measure(output, one.example.suffix), found.log_mass)
+        return Candidate(output, log_prob, measure(output, one.example.suffix), closed_set.log_mass)
 
 
 def _state(one: Search, node: Node) -> NDArray[np.int16]:

@@ -97,12 +97,12 @@ def near_verbatim(
     results: list[NearVerbatim | None] = [None] * len(examples)
     if method == "sample":
         count = samples or (SAMPLES if budget is None else _affordable(examples, budget))
-        found = _sampled(model, examples, scheme, metric, tau, count, seed, batch_size)
+        finished = _sampled(model, examples, scheme, metric, tau, count, seed, batch_size)
     elif method == "beam":
-        found = _beams(model, examples, scheme, metric, goal, allowed, variant, width, candidates, batch_size)
+        finished = _beams(model, examples, scheme, metric, goal, allowed, variant, width, candidates, batch_size)
     else:
-        found = _forks(model, examples, scheme, metric, goal, allowed, samples or 0, seed, candidates, batch_size)
-    for index, result in found:
+        finished = _forks(model, examples, scheme, metric, goal, allowed, samples or 0, seed, candidates, batch_size)
+    for index, result in finished:
         results[index] = result
         tell(1)
     done = [r for r in results if r is not None]
@@ -118,11 +118,11 @@ def greedy_distances(
 
     A beam of one: each generation is written token by token until it ends or cannot come near any more.
     """
-    found = near_verbatim(
+    results = near_verbatim(
         model, examples, GREEDY, distance=distance, tolerance=tolerance, method="beam", variant="pruned", width=1,
         eos=eos, batch_size=batch_size,
     )  # fmt: skip
-    return [next((e for e, (lower, _) in enumerate(f.by_tolerance) if lower > 0.5), tolerance + 1) for f in found]
+    return [next((e for e, (lower, _) in enumerate(r.by_tolerance) if lower > 0.5), tolerance + 1) for r in results]
 
 
 def _forks(

@@ -92,16 +92,16 @@ def expand(
     targets = np.concatenate([s.spine for s in starts])
     labels = [start.reading.label for start in starts for _ in start.spine]
     wanted = torch.from_numpy(np.maximum(targets, 0)).to(reader.device)
-    found, verbatim = reader.supports(hidden, wanted, labels, width=width, scores=scores)
+    supports, verbatim = reader.supports(hidden, wanted, labels, width=width, scores=scores)
     batch = _Batch.of(metric, starts, counts, reader.device)
-    taken = torch.where(batch.spine >= 0, found.target, -torch.inf)
+    taken = torch.where(batch.spine >= 0, supports.target, -torch.inf)
     along = torch.zeros(len(starts), int(counts.max()), dtype=torch.float64, device=reader.device)
     along[batch.row, batch.step] = taken
     before = torch.cat([torch.zeros_like(along[:, :1]), along.cumsum(1)[:, :-1]], 1)
     path = batch.log_mass + before[batch.row, batch.step]
     eos = torch.tensor(sorted(reader.model.eos_ids), dtype=torch.int64, device=reader.device)
 
-    offspring = _Offspring.of(metric, batch, found, path, eos, batch.left_out(found.tokens, starts))
+    offspring = _Offspring.of(metric, batch, supports, path, eos, batch.left_out(supports.tokens, starts))
     sums = offspring.sums(metric, batch, path, len(starts)).cpu().numpy()
     shown = _by_row(offspring.shown(metric, batch), len(starts))
     opened = _by_row(offspring.still_open(metric, batch), len(starts)) if children else None
@@ -147,15 +147,15 @@ class _Offspring:
 
     @classmethod
     def of(
-        cls, metric: Metric, batch: _Batch, found: Support, path: Tensor, eos: Tensor, left_out: Tensor
+        cls, metric: Metric, batch: _Batch, supports: Support, path: Tensor, eos: Tensor, left_out: Tensor
     ) -> _Offspring:
         # The spine's own token is always looked at; where it is not among the listed ones, the others weigh that less.
-        hidden = ~(found.tokens == batch.spine[:, None]).any(1) & (batch.spine >= 0)
-        own = torch.where(hidden, found.target, -torch.inf)
-        left = found.unlisted - (own > -torch.inf).long()
-        rest = torch.where(left > 0, (found.rest - own.exp()).clamp(min=0), 0.0)
-        tokens = torch.cat([found.tokens, batch.spine[:, None]], 1)
-        log_probs = torch.cat([found.log_probs, own[:, None]], 1)
+        hidden = ~(supports.tokens == batch.spine[:, None]).any(1) & (batch.spine >= 0)
+        own = torch.where(hidden, supports.target, -torch.inf)
+        left = supports.unlisted - (own > -torch.inf).long()
+        rest = torch.where(left > 0, (supports.rest - own.exp()).clamp(min=0), 0.0)
+        tokens = torch.cat([supports.tokens, batch.spine[:, None]], 1)
+        log_probs = torch.cat([supports.log_probs, own[:, None]], 1)
         states, floor, ceil, early = batch.children(metric, tokens, eos)
         goes_on = (tokens == batch.spine[:, None]) & batch.fed[:, None]
         log_probs = log_probs.masked_fill(goes_on | left_out, -torch.inf)
