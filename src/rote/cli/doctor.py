@@ -16,11 +16,11 @@ def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
     from rote.jobs.doctor import examine
 
     with messages.status("looking around"):
-        found = examine()
+        facts = examine()
     if as_json:
-        print_json(found)
+        print_json(facts)
         return
     table = Table(show_header=False, box=None, pad_edge=False)
-    for key, value in found.items():
+    for key, value in facts.items():
         table.add_row(f"[bold]{escape(key)}[/]", escape(str(value)))
     Console(highlight=False).print(table)

@@ -37,20 +37,20 @@ def export(
 
     try:
         with interrupted_by(signal.default_int_handler), progress() as tell:
-            found = run_export(folder, to, out=out, scheme=scheme, progress=tell)  # type: ignore[arg-type]
+            exported = run_export(folder, to, out=out, scheme=scheme, progress=tell)  # type: ignore[arg-type]
     except KeyboardInterrupt:
         messages.print("stopped: nothing was written. Run the same command again.", soft_wrap=True)
         sys.exit(130)
     from rote.report.text import numbers
 
     console = Console(highlight=False)
-    for path in found.files:
+    for path in exported.files:
         console.print(f"{escape(str(path))} ({_size(path.stat().st_size)})", soft_wrap=True)
-    console.print(numbers.counted(found.rows, "row"))
-    if found.nul_characters:
-        nul = numbers.counted(found.nul_characters, "NUL character")
+    console.print(numbers.counted(exported.rows, "row"))
+    if exported.nul_characters:
+        nul = numbers.counted(exported.nul_characters, "NUL character")
         messages.print(f"note: {nul} written as ␀, because CSV has none; jsonl and parquet keep them.", soft_wrap=True)
-    if found.metadata_kept_whole:
+    if exported.metadata_kept_whole:
         messages.print("note: the metadata has too many keys for columns of their own; it is one column of JSON.")
 
 

@@ -46,16 +46,16 @@ def figures(
     try:
         for number, (folder, target) in enumerate(zip(folders, targets, strict=True)):
             with interrupted_by(signal.default_int_handler), progress() as tell:
-                found = draw_figures(
+                drawn = draw_figures(
                     folder, out=target, format=format, style=style, scheme=scheme, progress=tell  # type: ignore[arg-type]
                 )  # fmt: skip
             if number:
                 console.print()
-            for path in found.figures:
+            for path in drawn.figures:
                 console.print(f"{escape(str(path))}, data {escape(path.with_suffix('.csv').name)}", soft_wrap=True)
-            console.print(f"{escape(str(found.captions))}: what each shows", soft_wrap=True)
-            for needs in dict.fromkeys(found.absent.values()):
-                names = ", ".join(name for name, own in found.absent.items() if own == needs)
+            console.print(f"{escape(str(drawn.captions))}: what each shows", soft_wrap=True)
+            for needs in dict.fromkeys(drawn.absent.values()):
+                names = ", ".join(name for name, own in drawn.absent.items() if own == needs)
                 messages.print(f"left out: {names}, for want of {escape(needs)}", soft_wrap=True)
     except KeyboardInterrupt:
         messages.print("stopped: what is drawn already is kept. Run the same command again for the rest.")

@@ -58,8 +58,8 @@ def wrap(out: Console, text: str, first: str = "", hang: int | None = None) -> l
 
 def _indent(block: Sequence[str]) -> int:
     """Where the values of `name    value` lines begin; 0 where these are sentences."""
-    found = {match.end() for line in block if (match := _NAME.match(line))}
-    at = found.pop() if len(found) == 1 else 0
+    columns = {match.end() for line in block if (match := _NAME.match(line))}
+    at = columns.pop() if len(columns) == 1 else 0
     return at if at and all(len(line) > at and line[at - 1] == " " != line[at] for line in block) else 0
 
 

@@ -155,11 +155,11 @@ def _bar(level: int | None) -> Text:
     return Text("▁▂▃▄▅▆▇█"[round(share * 7)], f"rgb(255,{round(200 * (1 - share))},{round(90 * (1 - share))})")
 
 
-def print_passages(out: Console, found: Sequence[Passage], *, apart: bool) -> None:
+def print_passages(out: Console, strongest: Sequence[Passage], *, apart: bool) -> None:
     """Each passage's numbers, and below them how it begins, on one line."""
     overlap = "; none overlaps a stronger one" if apart else ""
-    print_lines(out, [f"The strongest passages{overlap}:" if len(found) > 1 else "The strongest passage:"])
-    for number, passage in enumerate(found, 1):
+    print_lines(out, [f"The strongest passages{overlap}:" if len(strongest) > 1 else "The strongest passage:"])
+    for number, passage in enumerate(strongest, 1):
         first = f"{number:>2}  "
         facts = wrap(out, passage.facts, first) if out.is_terminal else [first + passage.facts]
         for line in facts:

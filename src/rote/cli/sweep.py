@@ -117,10 +117,10 @@ def parse_schemes(asked: Sequence[str]) -> list[Scheme]:
     """`temperature=0.7,1 top_k=40` stands for two schemes: one of each value given. top_k=0 keeps the vocabulary."""
     from rote.decoding import GREEDY, Scheme
 
-    found: list[Scheme] = []
+    schemes: list[Scheme] = []
     for text in asked:
         if text.strip() == "greedy":
-            found.append(GREEDY)
+            schemes.append(GREEDY)
             continue
         values: dict[str, list[float]] = {}
         for part in text.split():
@@ -142,11 +142,11 @@ def parse_schemes(asked: Sequence[str]) -> list[Scheme]:
                 raise InputError(f"--scheme {text!r}: top_k is a whole number, or 0 to keep all.")
             if one.get("temperature") == 0:
                 raise InputError(f"--scheme {text!r}: temperature 0 is greedy decoding; write --scheme greedy.")
-            found.append(Scheme(one.get("temperature", 1.0), int(top_k) or None, one.get("top_p")))
-    twice = next((s for i, s in enumerate(found) if s in found[:i]), None)
+            schemes.append(Scheme(one.get("temperature", 1.0), int(top_k) or None, one.get("top_p")))
+    twice = next((s for i, s in enumerate(schemes) if s in schemes[:i]), None)
     if twice is not None:
         raise InputError(f"the scheme {twice} is asked for twice; name each once.")
-    return found
+    return schemes
 
 
 def _numbers(option: str, text: str | None) -> list[int] | None:

@@ -21,7 +21,7 @@ EXTRAS = {
 
 def examine() -> dict[str, str]:
     """Name of each thing looked at, and what was found."""
-    found = {
+    facts = {
         "rote": rote.__version__,
         "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         **{name: installed(name) or f"missing: pip install {name}" for name in NEEDED},
@@ -30,9 +30,9 @@ def examine() -> dict[str, str]:
     for extra, packages in EXTRAS.items():
         missing = [name for name in packages if installed(name) is None]
         get = f"missing {', '.join(missing)}: pip install 'rote[{extra}]'"
-        found[f"extra {extra}"] = get if missing else "installed"
-    found["bundled model"] = try_bundled()
-    return found
+        facts[f"extra {extra}"] = get if missing else "installed"
+    facts["bundled model"] = try_bundled()
+    return facts
 
 
 def installed(name: str) -> str | None:

@@ -235,7 +235,7 @@ def _similarity(compared: Similarity) -> SimilarityNumbers:
     )
 
 
-def _pieces(found: Similarity) -> list[dict[str, Any]]:
+def _pieces(compared: Similarity) -> list[dict[str, Any]]:
     """The alignment as lines: word numbers in truth and generated text, and the words where they differ."""
     return [
         {
@@ -246,10 +246,10 @@ def _pieces(found: Similarity) -> list[dict[str, Any]]:
                 {}
                 if piece.kind == "equal"
                 else {
-                    "truth_text": " ".join(found.truth[piece.first : piece.last]),
-                    "generated_text": " ".join(found.generated[piece.other_first : piece.other_last]),
+                    "truth_text": " ".join(compared.truth[piece.first : piece.last]),
+                    "generated_text": " ".join(compared.generated[piece.other_first : piece.other_last]),
                 }
             ),
         }
-        for piece in found.pieces
+        for piece in compared.pieces
     ]

@@ -123,8 +123,8 @@ def read_json(path: Path, again: str = "Delete the run folder and start anew.") 
 def read_declared(path: Path, kind: type[Declared], again: str) -> Declared:
     """A JSON file as the type that it was written from; one of another format, or damaged, is refused."""
     content = read_json(path, again)
-    if (found := content.get("format")) != FORMAT:
-        said = "names no format" if found is None else f"has format {found!r}"
+    if (own_format := content.get("format")) != FORMAT:
+        said = "names no format" if own_format is None else f"has format {own_format!r}"
         raise RunError(f"{path} {said}, but this version of Rote reads format {FORMAT}. {again}")
     return declared(content, kind, path, again)
 

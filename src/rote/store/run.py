@@ -181,8 +181,8 @@ class StoredRun:
             raise RunError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}. {_AGAIN}") from error
         if digest(lines) != self.manifest.source.text_sha256:
             raise RunError(f"{path} does not hold the examples that were scored: it was changed or cut off. {_AGAIN}")
-        found = [json.loads(line) for line in filter(None, lines.split("\n"))]
-        return declared(found, list[StoredExample], path, _AGAIN)
+        records = [json.loads(line) for line in filter(None, lines.split("\n"))]
+        return declared(records, list[StoredExample], path, _AGAIN)
 
     @cached_property
     def texts(self) -> Passages:
