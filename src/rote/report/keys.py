@@ -113,9 +113,9 @@ def marked(text: str) -> str | Markup:
 def element_of_marks(text: str, words: Callable[[str], str] = escape) -> Markup:
     """Each figure as <data>, or as <bdi> if it is a text; what stands between them as `words` makes it HTML."""
     html, end = [], 0
-    for found in _FIGURE.finditer(text):
-        html += [words(text[end : found.start()]), _element(*found.groups())]
-        end = found.end()
+    for match in _FIGURE.finditer(text):
+        html += [words(text[end : match.start()]), _element(*match.groups())]
+        end = match.end()
     return Markup("".join([*html, words(text[end:])]))
 
 

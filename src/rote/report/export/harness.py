@@ -51,13 +51,13 @@ def tasks(manifest: Manifest, schemes: Sequence[str]) -> list[Task]:
     if sampling := manifest.sampling:
         names = {"main": manifest.source.name, "held-out": sampling.held_out_name or ""}
         sources = [(names[corpus], corpus) for corpus in sampling.corpora]
-    found = []
+    listed = []
     for scheme in schemes:
         for source, corpus in sources:
             held_out = "_held_out" if corpus == "held-out" else ""
             stem = _short(_word(source.rsplit(".", 1)[0] or source))
-            found.append(Task(f"rote_{stem}_{_word(scheme)}{held_out}", scheme, corpus))
-    return found
+            listed.append(Task(f"rote_{stem}_{_word(scheme)}{held_out}", scheme, corpus))
+    return listed
 
 
 def _word(name: str) -> str:
@@ -91,15 +91,15 @@ def metrics(rows: pl.DataFrame, manifest: Manifest) -> pl.DataFrame:
     """What each row counts for, a column per metric; in a run that may stop early, two bounds in the place of p_z."""
     tau = manifest.tau
     p_z = pl.col("log_prob").exp()
-    found = {"exact_match": pl.col("greedy").cast(pl.Float64), "extractable": _reaches("log_prob", math.log(tau))}
+    columns = {"exact_match": pl.col("greedy").cast(pl.Float64), "extractable": _reaches("log_prob", math.log(tau))}
     if manifest.stop_early:
-        found |= {"p_z_lower": pl.when("stopped").then(0.0).otherwise(p_z), "p_z_upper": p_z}
+        columns |= {"p_z_lower": pl.when("stopped").then(0.0).otherwise(p_z), "p_z_upper": p_z}
     else:
-        found |= {"p_z": p_z}
+        columns |= {"p_z": p_z}
     if manifest.near is not None:
-        found |= {"near_extractable": _reaches("lower", tau)}
-        found |= {"near_lower": pl.col("lower"), "near_upper": pl.col("upper")}
-    return rows.select(value.alias(name) for name, value in found.items())
+        columns |= {"near_extractable": _reaches("lower", tau)}
+        columns |= {"near_lower": pl.col("lower"), "near_upper": pl.col("upper")}
+    return rows.select(value.alias(name) for name, value in columns.items())
 
 
 def _reaches(name: str, threshold: float) -> pl.Expr:
@@ -172,24 +172,24 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def results(manifest: Manifest, summary: Summary, found: Sequence[Samples]) -> dict[str, Any]:
+def results(manifest: Manifest, summary: Summary, all_samples: Sequence[Samples]) -> dict[str, Any]:
     """What goes into results_*.json."""
     model, versions = manifest.model, manifest.versions
-    names = [samples.task.name for samples in found]
+    names = [samples.task.name for samples in all_samples]
     return {
-        "results": {samples.task.name: _task_results(samples) for samples in found},
+        "results": {samples.task.name: _task_results(samples) for samples in all_samples},
         "group_subtasks": {name: [] for name in names},
-        "configs": {samples.task.name: _config(samples) for samples in found},
+        "configs": {samples.task.name: _config(samples) for samples in all_samples},
         "versions": dict.fromkeys(names, versions["rote"]),
         "n-shot": dict.fromkeys(names, 0),
-        "higher_is_better": {samples.task.name: dict.fromkeys(samples.values.columns) for samples in found},
-        "n-samples": {samples.task.name: _counts(samples, summary) for samples in found},
+        "higher_is_better": {samples.task.name: dict.fromkeys(samples.values.columns) for samples in all_samples},
+        "n-samples": {samples.task.name: _counts(samples, summary) for samples in all_samples},
         "config": _run_config(manifest),
         "git_hash": None,
         "date": datetime.fromisoformat(manifest.created).timestamp(),
         "transformers_version": versions["transformers"],
         "rote_version": versions["rote"],
-        "task_hashes": {samples.task.name: samples.digest for samples in found},
+        "task_hashes": {samples.task.name: samples.digest for samples in all_samples},
         "model_source": "rote",
         "model_name": whole(str(model.name)),
         "model_name_sanitized": folder_name(str(model.name)),
@@ -205,12 +205,12 @@ def results(manifest: Manifest, summary: Summary, found: Sequence[Samples]) -> d
 def _task_results(samples: Samples) -> dict[str, Any]:
     values, document = samples.values, samples.document
     windows = samples.manifest.kind == "scan"
-    found: dict[str, Any] = {"name": samples.task.name, "alias": samples.task.name, "sample_len": values.height}
+    entry: dict[str, Any] = {"name": samples.task.name, "alias": samples.task.name, "sample_len": values.height}
     for name in values.columns:
         column = values[name].to_numpy()
-        found[f"{name},none"] = float(column.mean()) if column.size else MISSING
-        found[f"{name}_stderr,none"] = standard_error(column, document, windows=windows)
-    return found
+        entry[f"{name},none"] = float(column.mean()) if column.size else MISSING
+        entry[f"{name}_stderr,none"] = standard_error(column, document, windows=windows)
+    return entry
 
 
 def _counts(samples: Samples, summary: Summary) -> dict[str, int]:
@@ -236,12 +236,12 @@ def _intervals(samples: Samples) -> dict[str, list[float]]:
     values, document = samples.values, samples.document
     if samples.manifest.kind == "scan" or not values.height:
         return {}
-    found = {}
+    intervals = {}
     for name in ("exact_match", "extractable"):
         hits = values[name].to_numpy()
         ends = wilson(hits.sum(), hits.size) if document is None else document_interval(hits, document)[:2]
-        found[name] = [float(end) for end in ends]
-    return found
+        intervals[name] = [float(end) for end in ends]
+    return intervals
 
 
 def _config(samples: Samples) -> dict[str, Any]:

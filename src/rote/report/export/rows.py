@@ -51,15 +51,15 @@ def metadata_kinds(metadata: Iterable[str]) -> dict[str, Kind] | None:
 
     None where there are more than MOST_KEYS. `repetitions` and `split` are left out: they have columns of their own.
     """
-    found: dict[str, set[Kind]] = {}
+    kinds_by_key: dict[str, set[Kind]] = {}
     for text in metadata:
         for key, value in json.loads(text).items():
             if key not in _OWN_COLUMNS:
-                kinds = found.setdefault(key, set())
+                kinds = kinds_by_key.setdefault(key, set())
                 kinds |= set() if value is None else {_kind(value)}
-        if len(found) > MOST_KEYS:
+        if len(kinds_by_key) > MOST_KEYS:
             return None
-    return {key: _common(kinds) for key, kinds in found.items()}
+    return {key: _common(kinds) for key, kinds in kinds_by_key.items()}
 
 
 def _kind(value: Any) -> Kind:

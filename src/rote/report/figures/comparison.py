@@ -250,7 +250,7 @@ def _pair(
         y=pl.Series(y_places),
         series=pl.Series(kinds.tolist(), dtype=pl.String),
     )
-    found = cloud(points, x=x, y=y, bins=(60, 60), names=("p_z_first", "p_z_second"), series=_CHANGES, unit=unit)
+    plotted = cloud(points, x=x, y=y, bins=(60, 60), names=("p_z_first", "p_z_second"), series=_CHANGES, unit=unit)
     left, bottom = (axis.limits[0] if axis.limits else 0.0 for axis in (x, y))
     start = max(10 * axis.marks[0][0] if axis.marks else end for axis, end in ((x, left), (y, bottom)))
     others = len(result.runs) - 1
@@ -259,7 +259,7 @@ def _pair(
         title=f"{run_label(other)} against {run_label(first)}",
         caption=sentences(
             f"Each point is one {unit} at its p_z in the two runs, likelier in {other.key} above the diagonal.",
-            f"In both: at least τ = {tau:g} in both.{found.said}",
+            f"In both: at least τ = {tau:g} in both.{plotted.said}",
             f"Only the first {PAIRS} of {others} runs are drawn against {first.key}." if others > PAIRS else "",
             *(
                 f"On the {side} edge {said}."
@@ -275,12 +275,12 @@ def _pair(
             rule(start, start, 1.0, 1.0, "Equal"),
             rule(tau, bottom, tau, 1.0, f"τ = {tau:g}"),
             rule(left, tau, 1.0, tau),
-            *found.layers,
+            *plotted.layers,
         ),
         table=points.select("example_id", "p_z_first", "p_z_second", change="series")
-        if found.colour is None
-        else found.table,
-        colour=found.colour,
+        if plotted.colour is None
+        else plotted.table,
+        colour=plotted.colour,
     )
 
 

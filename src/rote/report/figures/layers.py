@@ -90,7 +90,7 @@ def strip_lane(best: Floats, *, tau: float, lane: str, at: int) -> tuple[pl.Data
     highest = np.maximum.reduceat(best, edges[:-1])
     floor = math.log(tau)
     value = 1 - highest / floor if floor < 0 else np.where(highest >= floor, 1.0, 0.0)
-    found = pl.DataFrame(
+    parts = pl.DataFrame(
         {
             "lane": [lane] * count,
             "x0": edges[:-1],
@@ -102,13 +102,13 @@ def strip_lane(best: Floats, *, tau: float, lane: str, at: int) -> tuple[pl.Data
             "shown": highest >= floor,
         }
     )
-    table = found.select(
+    table = parts.select(
         "lane",
         start="x0",
         end="x1",
         highest_probability=pl.when("shown").then("highest"),
     )
-    return found.filter("shown").select("x0", "x1", "y0", "y1", "value"), table
+    return parts.filter("shown").select("x0", "x1", "y0", "y1", "value"), table
 
 
 def cloud(

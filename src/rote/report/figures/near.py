@@ -55,28 +55,28 @@ def near_figures(run: Finished, rows: pl.DataFrame) -> list[Figure | None]:
 
 def tolerance(run: Finished, tau: float, rows: pl.DataFrame) -> Figure:
     """Rate at tau against the tolerance, with what is undecided, and greedy."""
-    unit, found = run.unit, near_rates(rows, tau=tau)
+    unit, rates = run.unit, near_rates(rows, tau=tau)
     sampled = run.search.method == "sample"
-    shares = [rate.probabilistic for rate in found]
-    places = [float(rate.tolerance) for rate in found]
+    shares = [rate.probabilistic for rate in rates]
+    places = [float(rate.tolerance) for rate in rates]
     label = "At τ, lower end of the interval" if sampled else "At τ, certified"
     band = {"x": places, "low": [s.rate for s in shares], "high": [s.rate_upper for s in shares]}
     layers = [
-        *([Layer("band", pl.DataFrame(band), "Undecided", 0)] if any(rate.undecided for rate in found) else []),
+        *([Layer("band", pl.DataFrame(band), "Undecided", 0)] if any(rate.undecided for rate in rates) else []),
         Layer("line", pl.DataFrame({"x": places, "y": band["low"]}), "", 0),
         *intervals(places, shares, label, 0),
     ]
     listed: list[tuple[dict[str, Any], Share]] = [
-        ({"tolerance": rate.tolerance, "measure": label}, rate.probabilistic) for rate in found
+        ({"tolerance": rate.tolerance, "measure": label}, rate.probabilistic) for rate in rates
     ]
-    measured = rows.height - found[0].greedy_missing
+    measured = rows.height - rates[0].greedy_missing
     if measured:
-        greedy = [rate.greedy for rate in found]
+        greedy = [rate.greedy for rate in rates]
         shifted = [place + 0.06 for place in places]
         layers.append(Layer("line", pl.DataFrame({"x": shifted, "y": [s.rate for s in greedy]}), "", 1))
         layers += intervals(shifted, greedy, "Greedy", 1)
-        listed += [({"tolerance": rate.tolerance, "measure": "Greedy"}, rate.greedy) for rate in found]
-    missing = found[0].greedy_missing
+        listed += [({"tolerance": rate.tolerance, "measure": "Greedy"}, rate.greedy) for rate in rates]
+    missing = rates[0].greedy_missing
     return Figure(
         name="tolerance",
         title="Rate by tolerance",
@@ -129,7 +129,7 @@ def unlocked(run: Finished, tau: float, rows: pl.DataFrame) -> Figure | None:
     edits = numbers.counted(run.search.tolerance, "edit")
     y = Axis(f"{bound}, within {edits}", "log", "probability", (floor, 1.0))
     left = (x.limits or (floor, 1.0))[0]
-    found = cloud(points, x=x, y=y, bins=(60, 60), names=("p_z", "lower"), series=_KINDS, unit=unit)
+    plotted = cloud(points, x=x, y=y, bins=(60, 60), names=("p_z", "lower"), series=_KINDS, unit=unit)
     on_edge = edge_sentence(drawn["log_prob"].to_numpy(), unit)
     gained = int((points["series"] == "unlocked").sum())
     return Figure(
@@ -137,7 +137,7 @@ def unlocked(run: Finished, tau: float, rows: pl.DataFrame) -> Figure | None:
         title="What only tolerance unlocks",
         caption=sentences(
             f"Each point is one {unit}. Tolerance unlocks {numbers.count(gained)} of them: p_z is below τ = {tau:g}, "
-            f"the {bound.lower()} is not.{found.said}",
+            f"the {bound.lower()} is not.{plotted.said}",
             f"On the left edge {on_edge}." if on_edge else "",
             f"{numbers.counted(each.height - drawn.height, unit)} with a bound below {floor:g}: not drawn."
             if drawn.height < each.height
@@ -151,18 +151,18 @@ def unlocked(run: Finished, tau: float, rows: pl.DataFrame) -> Figure | None:
             rule(floor, floor, 1.0, 1.0, "Nothing gained"),
             rule(tau, floor, tau, 1.0, f"τ = {tau:g}"),
             rule(left, tau, 1.0, tau),
-            *found.layers,
+            *plotted.layers,
         ),
-        table=points.select("example_id", "p_z", lower="y", kind="series") if found.colour is None else found.table,
-        colour=found.colour,
+        table=points.select("example_id", "p_z", lower="y", kind="series") if plotted.colour is None else plotted.table,
+        colour=plotted.colour,
     )
 
 
 def gain(run: Finished, tau: float, rows: pl.DataFrame) -> Figure | None:
     """Share of rows that gain at least so much probability from the tolerance."""
-    unit, found = run.unit, mass_gain(rows, tau=tau)
+    unit, gains = run.unit, mass_gain(rows, tau=tau)
     levels = decades(math.floor(math.log10(tau / DEPTH) + 1e-9), 0, 40)
-    table = found.examples
+    table = gains.examples
     groups = [("All", table), (f"Extractable at τ = {tau:g}", table.filter("extractable"))]
     if not (table["gain_estimate"] >= levels[0]).any():
         return None
@@ -174,7 +174,7 @@ def gain(run: Finished, tau: float, rows: pl.DataFrame) -> Figure | None:
         data = pl.DataFrame({"x": levels, "y": shares})
         layers.append(Layer("line", data, f"{name} ({numbers.counted(own.height, unit)})", colour))
         listed.append(data.select(pl.lit(name).alias("group"), gain_at_least="x", share="y"))
-    less = f" In {numbers.count(found.clamped)} the search found less than p_z: no gain." if found.clamped else ""
+    less = f" In {numbers.count(gains.clamped)} the search found less than p_z: no gain." if gains.clamped else ""
     return Figure(
         name="mass-gain",
         title="What tolerance adds",

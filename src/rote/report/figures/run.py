@@ -118,7 +118,7 @@ def location_plot(run: Finished, rows: pl.DataFrame) -> Figure | None:
     x = Axis("Where the suffix starts (character)", format="count", limits=(0.0, length))
     y = Axis("p_z", "log", "probability", limits=(floor, 1.0))
     drawn = drawn.with_columns(y=pl.col("log_prob").exp().clip(floor, 1.0), series=pl.lit("windows"))
-    found = cloud(
+    plotted = cloud(
         drawn, x=x, y=y, bins=(120, 32), names=("suffix_start", "p_z"), series={"windows": ("", 0)}, unit="window"
     )
     below = points.height - drawn.height
@@ -126,18 +126,18 @@ def location_plot(run: Finished, rows: pl.DataFrame) -> Figure | None:
         name="location",
         title="Probability along the text",
         caption=sentences(
-            f"p_z of {numbers.counted(drawn.height, 'window')} against the place of their suffixes.{found.said}",
+            f"p_z of {numbers.counted(drawn.height, 'window')} against the place of their suffixes.{plotted.said}",
             f"{numbers.counted(below, 'window')} below {floor:g}: not drawn." if below else "",
             stopped_sentence(rows.height - known.height, "window"),
             setting(run, rows["scheme"][0]),
         ),
         x=x,
         y=y,
-        layers=(*found.layers, rule(0.0, tau, length, tau, f"τ = {tau:g}")),
-        table=found.table
-        if found.colour is not None
-        else found.table.select("example_id", suffix_start=pl.col("x").cast(pl.Int64), p_z="y"),
-        colour=found.colour,
+        layers=(*plotted.layers, rule(0.0, tau, length, tau, f"τ = {tau:g}")),
+        table=plotted.table
+        if plotted.colour is not None
+        else plotted.table.select("example_id", suffix_start=pl.col("x").cast(pl.Int64), p_z="y"),
+        colour=plotted.colour,
     )
 
 
@@ -145,14 +145,14 @@ def histogram(run: Finished, rows: pl.DataFrame) -> Figure | None:
     """How many rows have which p_z."""
     unit, floor = run.unit, min(FLOOR, run.summary.tau)
     first = math.floor(math.log10(floor) + 1e-9)
-    found = spread(rows, decades(first, 0, 10))
-    counted = sum(found.counts)
+    binned = spread(rows, decades(first, 0, 10))
+    counted = sum(binned.counts)
     if not counted:
         return None
-    bars = pl.DataFrame({"x0": found.edges[:-1], "x1": found.edges[1:], "y": [float(c) for c in found.counts]})
+    bars = pl.DataFrame({"x0": binned.edges[:-1], "x1": binned.edges[1:], "y": [float(c) for c in binned.counts]})
     left_out = [
-        f"{numbers.count(found.below)} below {found.edges[0]:g}" if found.below else "",
-        f"{numbers.count(found.zero)} of exactly 0" if found.zero else "",
+        f"{numbers.count(binned.below)} below {binned.edges[0]:g}" if binned.below else "",
+        f"{numbers.count(binned.zero)} of exactly 0" if binned.zero else "",
     ]
     left = " and ".join(part for part in left_out if part)
     return Figure(
@@ -161,14 +161,14 @@ def histogram(run: Finished, rows: pl.DataFrame) -> Figure | None:
         caption=sentences(
             f"{numbers.counted(counted, unit)} by p_z, in tenths of a power of ten.",
             f"Not drawn: {left}." if left else "",
-            stopped_sentence(found.unknown, unit),
+            stopped_sentence(binned.unknown, unit),
             setting(run, rows["scheme"][0]),
         ),
-        x=Axis("p_z", "log", "probability", limits=(found.edges[0], 1.0)),
-        y=Axis(f"{unit.capitalize()}s", format="count", limits=(0.0, 1.05 * max(found.counts))),
+        x=Axis("p_z", "log", "probability", limits=(binned.edges[0], 1.0)),
+        y=Axis(f"{unit.capitalize()}s", format="count", limits=(0.0, 1.05 * max(binned.counts))),
         layers=(
             Layer("bars", bars),
-            rule(run.summary.tau, 0.0, run.summary.tau, 1.05 * max(found.counts), f"τ = {run.summary.tau:g}"),
+            rule(run.summary.tau, 0.0, run.summary.tau, 1.05 * max(binned.counts), f"τ = {run.summary.tau:g}"),
         ),
         table=bars.select(p_z_from="x0", p_z_to="x1", count=pl.col("y").cast(pl.Int64)),
     )

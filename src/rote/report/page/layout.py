@@ -86,8 +86,8 @@ def script_hash(code: str) -> str:
 
 def json_block(content: Any) -> Markup:
     """JSON inside a <script> element: nothing in it can end the element."""
-    found = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Markup(found.replace("<", "\\u003c"))
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))
 
 
 def _drawn(figure: Figure) -> dict[str, Any]:

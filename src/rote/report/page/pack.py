@@ -126,22 +126,22 @@ def _tell(progress: Callable[[int, int], None] | None, before: int, total: int, 
 
 def _columns(packed: Packed, side: PackedRun, exact: bool) -> dict[str, dict[str, str]]:
     """By name: the blob, and how it is written. `d4`: differences of 32-bit integers; `f8`, `f4`, `u1`: as in numpy."""
-    rows, found = side.rows, {}
+    rows, columns = side.rows, {}
     real = "f8" if exact else "f4"
     if not _empty(rows, "suffix_start"):
         for name in ("start", "suffix_start", "suffix_end"):  # -1: an example that has no place in a text
-            found[name] = _column(packed, rows[name].fill_null(-1).to_numpy(), "d4")
-    found["log_prob"] = _column(packed, rows["log_prob"].to_numpy(), real)
+            columns[name] = _column(packed, rows[name].fill_null(-1).to_numpy(), "d4")
+    columns["log_prob"] = _column(packed, rows["log_prob"].to_numpy(), real)
     flags = rows["greedy"].to_numpy().astype(np.uint8) | rows["stopped"].to_numpy().astype(np.uint8) << 1
     if side.near:
-        found["lower"] = _column(packed, rows["lower"].to_numpy(), real)
-        found["upper"] = _column(packed, rows["upper"].to_numpy(), real)
+        columns["lower"] = _column(packed, rows["lower"].to_numpy(), real)
+        columns["upper"] = _column(packed, rows["upper"].to_numpy(), real)
         verdicts = [VERDICTS.index(verdict or "") for verdict in rows["verdict"]]
         flags |= np.array(verdicts, dtype=np.uint8).reshape(-1) << 2
     if "corpus" in rows.columns:  # drawn examples: those of a held-out corpus stand beside the run's own
         flags |= (rows["corpus"] != "main").to_numpy().astype(np.uint8) << 4
-    found["flags"] = _column(packed, flags, "u1")
-    return found
+    columns["flags"] = _column(packed, flags, "u1")
+    return columns
 
 
 def _column(packed: Packed, values: NDArray[Any], kind: str) -> dict[str, str]:

@@ -36,7 +36,7 @@ def render_reconstruction(
     """
     figures = reconstruction_figures(manifest, summary)
     manifest, summary = keyed(manifest, "manifest"), keyed(summary, "summary")
-    found = summary.similarity
+    similarity = summary.similarity
     blocks = list(_plain_blocks(text, seed) if compared is None else _compared_blocks(compared))
     return render_page(
         "reconstruction.html.j2",
@@ -47,23 +47,23 @@ def render_reconstruction(
         headline=headline(summary),
         warnings=[numbers.name(warning) for warning in summary.warnings],
         rows=rows(manifest, summary),
-        cards=[] if found is None else [_cards(found)],
-        parts=[] if found is None else _parts(found),
-        tenths=[] if found is None else _table(found),
+        cards=[] if similarity is None else [_cards(similarity)],
+        parts=[] if similarity is None else _parts(similarity),
+        tenths=[] if similarity is None else _table(similarity),
         blocks=blocks,
         text_caption=_text_caption(compared is not None, blocks),
         differences=[] if compared is None else list(_differences(compared)),
-        differences_note="" if found is None else _note(found.differences),
-        method=_method(found),
+        differences_note="" if similarity is None else _note(similarity.differences),
+        method=_method(similarity),
     )
 
 
-def _cards(found: SimilarityNumbers) -> list[dict[str, str]]:
-    cosine = found.tf_idf_cosine
-    longest = found.longest
+def _cards(similarity: SimilarityNumbers) -> list[dict[str, str]]:
+    cosine = similarity.tf_idf_cosine
+    longest = similarity.longest
     return [
-        {"name": "Words", "value": ratio(found.word_ratio), "note": "matching ratio"},
-        {"name": "Sentences", "value": ratio(found.sentence_ratio), "note": "matching ratio"},
+        {"name": "Words", "value": ratio(similarity.word_ratio), "note": "matching ratio"},
+        {"name": "Sentences", "value": ratio(similarity.sentence_ratio), "note": "matching ratio"},
         {
             "name": "TF-IDF",
             "value": numbers.MISSING if cosine is None else ratio(cosine),
@@ -71,7 +71,7 @@ def _cards(found: SimilarityNumbers) -> list[dict[str, str]]:
         },
         {
             "name": "Reproduced",
-            "value": numbers.percent(found.matched_share),
+            "value": numbers.percent(similarity.matched_share),
             "note": "of the truth’s words lie in matching blocks",
         },
         {
@@ -82,7 +82,7 @@ def _cards(found: SimilarityNumbers) -> list[dict[str, str]]:
     ]
 
 
-def _parts(found: SimilarityNumbers) -> list[dict[str, Any]]:
+def _parts(similarity: SimilarityNumbers) -> list[dict[str, Any]]:
     """The truth from beginning to end as a strip: how much of each part lies in matching blocks."""
     return [
         {
@@ -90,16 +90,16 @@ def _parts(found: SimilarityNumbers) -> list[dict[str, Any]]:
             "level": None if share == 0 else min(LEVELS - 1, int(share * LEVELS)),
             "title": f"words {numbers.count(first)} to {numbers.count(last)}: {numbers.percent(share)}",
         }
-        for index, (first, last, share) in enumerate(found.by_position)
+        for index, (first, last, share) in enumerate(similarity.by_position)
     ]
 
 
-def _table(found: SimilarityNumbers) -> list[list[str]]:
+def _table(similarity: SimilarityNumbers) -> list[list[str]]:
     return [
         ["Words of the truth", "In matching blocks"],
         *(
             [f"{numbers.count(tenth.first)} to {numbers.count(tenth.last)}", numbers.percent(tenth.share)]
-            for tenth in in_tenths(found)
+            for tenth in in_tenths(similarity)
         ),
     ]
 
@@ -163,8 +163,8 @@ def _text_caption(compared: bool, blocks: Sequence[Sequence[tuple[str, str, str]
 
 def _differences(compared: Similarity) -> Iterator[dict[str, Any]]:
     """The first differences, each with the words around it. Their lines in diff.jsonl count from 0."""
-    found = [(line, piece) for line, piece in enumerate(compared.pieces) if piece.kind != "equal"]
-    for number, (line, piece) in enumerate(found[:SHOWN]):
+    differing = [(line, piece) for line, piece in enumerate(compared.pieces) if piece.kind != "equal"]
+    for number, (line, piece) in enumerate(differing[:SHOWN]):
         yield {"id": f"difference-{number}", **_difference(compared, piece, f"diff/{line}")}
 
 
@@ -195,17 +195,17 @@ def _note(count: int) -> str:
     )
 
 
-def _method(found: SimilarityNumbers | None) -> list[str]:
+def _method(similarity: SimilarityNumbers | None) -> list[str]:
     paragraphs = [
         "Each chunk is generated from the end of the text so far: the model sees the seed and what it wrote itself, "
         "and never the true text. Beam search is deterministic, so the same command gives the same text; on other "
         "hardware rounding can decide a near tie differently, and everything after it.",
     ]
-    if found is not None:
+    if similarity is not None:
         seed = (
-            f"The seed’s {numbers.counted(found.seed_words, 'word')} are left out of both texts, "
+            f"The seed’s {numbers.counted(similarity.seed_words, 'word')} are left out of both texts, "
             "and what the truth has before them."
-            if found.words_before
+            if similarity.words_before
             else "The seed is left out of the generated text; the truth does not hold it, so all of the truth counts."
         )
         paragraphs += [

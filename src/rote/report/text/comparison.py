@@ -33,25 +33,25 @@ def headline(result: ComparisonResult) -> str:
 
 def notes(result: ComparisonResult) -> list[str]:
     """What a reader must know before taking the numbers at face value."""
-    unit, found = result.unit, []
+    unit, remarks = result.unit, []
     if windows := result.windows:
-        found.append(
+        remarks.append(
             f"Windows of {numbers.count(windows.prefix)} + {numbers.counted(windows.suffix, 'token')}, one every "
             f"{numbers.counted(windows.stride, 'character')}, matched by where they start."
         )
     if held_out := result.held_out_examples:
-        found.append(
+        remarks.append(
             f"{numbers.counted(held_out, 'held-out example')} left out; rote report compares each run with them."
         )
     if result.tokenizers_differ:
         same = "at the same characters" if result.scanned else "with the same text"
-        found.append(
+        remarks.append(
             f"The runs have different tokenizers: their {unit}s start {same} but are cut into different tokens, so "
             "that prefixes and suffixes do not span the same characters. A p_z is over each model's own tokens."
         )
     if left_out := {key: count for key, count in result.unpaired.items() if count}:
         listed = _of_each(left_out.items(), unit)
-        found.append(
+        remarks.append(
             f"Left out of everything but the first table, because not every run has them (dropped at the text's end): "
             f"{listed}."
         )
@@ -61,17 +61,17 @@ def notes(result: ComparisonResult) -> list[str]:
             tolerance = run.rates.near_tau.numeric_tolerance
             doubted.setdefault(tolerance, []).append((run.key, count))
     for tolerance, each in doubted.items():
-        found.append(
+        remarks.append(
             f"Within {numbers.setting(tolerance)} of log τ, perhaps on its other side in another correct computation: "
             f"{_of_each(each, unit)}."
         )
     stopped = [(run.key, run.rates.stopped) for run in result.runs if run.rates.stopped]
     if stopped:
-        found.append(
+        remarks.append(
             "Given up early as certain to end below their run's τ, so that only an upper bound on p_z is known: "
             f"{_of_each(stopped, unit)}."
         )
-    return found
+    return remarks
 
 
 def runs_table(result: ComparisonResult) -> list[list[str]]:
@@ -192,8 +192,8 @@ def near_tables(result: ComparisonResult, *, intervals: bool = True) -> list[tup
         return []
     tables = [(_near_caption(group, unit), _near_rows(group)) for group in near.fixed]
     elsewhere: dict[str, dict[str, VerbatimElsewhere]] = {}
-    for found in near.verbatim_elsewhere:
-        elsewhere.setdefault(found.run, {})[found.other] = found
+    for share in near.verbatim_elsewhere:
+        elsewhere.setdefault(share.run, {})[share.other] = share
     if not elsewhere:
         return tables
     others = [run.key for run in result.runs if any(run.key in own for own in elsewhere.values())]
@@ -238,12 +238,12 @@ def _near_rows(group: NearFixed) -> list[list[str]]:
     return rows
 
 
-def _elsewhere(found: VerbatimElsewhere, interval: bool) -> str:
-    count = numbers.count(found.count)
-    if not found.unlocked:
+def _elsewhere(share: VerbatimElsewhere, interval: bool) -> str:
+    count = numbers.count(share.count)
+    if not share.unlocked:
         return count
-    low, high = map(numbers.percent, found.interval)
-    return f"{count} ({numbers.percent(found.rate)}{f', {low} to {high}' if interval else ''})"
+    low, high = map(numbers.percent, share.interval)
+    return f"{count} ({numbers.percent(share.rate)}{f', {low} to {high}' if interval else ''})"
 
 
 def moved_facts(passage: MovedPassage, *, gain: bool) -> list[tuple[str, str]]:

@@ -106,12 +106,12 @@ def over_runs(rate: Rate) -> str:
     return f"{numbers.percent(rate.mean)} ± {numbers.percent(rate.deviation)}"
 
 
-def difference(found: Difference) -> str:
+def difference(compared: Difference) -> str:
     """`+12.4 (9.0 to 15.1)`, in percentage points."""
-    low, high = found.interval
-    value = numbers.points(found.difference)
-    if found.difference_upper > found.difference:
-        value += f" to {numbers.points(found.difference_upper)}"
+    low, high = compared.interval
+    value = numbers.points(compared.difference)
+    if compared.difference_upper > compared.difference:
+        value += f" to {numbers.points(compared.difference_upper)}"
     return f"{value} ({numbers.points(low)} to {numbers.points(high)})"
 
 

@@ -163,8 +163,8 @@ def _tiny(value: float, away: int) -> str:
 
 def expected_prompts(log_prob: float) -> str:
     """Mean number of generations up to and including the first that is the suffix: 1 / p_z."""
-    found = prompts(math.exp(-log_prob)) if log_prob > _FLOAT else _unless_zero(log_prob, scientific(-log_prob))
-    return mark(log_prob, found, "expected prompts")
+    printed = prompts(math.exp(-log_prob)) if log_prob > _FLOAT else _unless_zero(log_prob, scientific(-log_prob))
+    return mark(log_prob, printed, "expected prompts")
 
 
 def one_in(log_prob: float) -> str:
@@ -176,10 +176,10 @@ def one_in(log_prob: float) -> str:
 
 def prompts_for(log_prob: float, at_least: float) -> str:
     """Fewest generations that show the suffix at least once with probability `at_least`."""
-    found = _unless_zero(log_prob, scientific(math.log(-math.log1p(-at_least)) - log_prob))
+    printed = _unless_zero(log_prob, scientific(math.log(-math.log1p(-at_least)) - log_prob))
     if log_prob > _FLOAT:
-        found = prompts(queries_needed(math.exp(log_prob), at_least=at_least))
-    return mark(log_prob, found, f"prompts for {at_least:g}")
+        printed = prompts(queries_needed(math.exp(log_prob), at_least=at_least))
+    return mark(log_prob, printed, f"prompts for {at_least:g}")
 
 
 def prompts(number: float) -> str:

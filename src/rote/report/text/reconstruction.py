@@ -13,15 +13,15 @@ from rote.store.reconstruction import ReconstructionSummary, SimilarityNumbers
 def headline(summary: ReconstructionSummary) -> str:
     """The result in one sentence."""
     seed = f"a seed of {numbers.counted(summary.seed_tokens, 'token')}"
-    found, truth = summary.similarity, summary.truth
-    if found is None or truth is None:
+    similarity, truth = summary.similarity, summary.truth
+    if similarity is None or truth is None:
         return f"{numbers.counted(_written(summary), 'token')} were written on from {seed}."
     name = numbers.name(truth.name)
-    if found.first_difference is None:
+    if similarity.first_difference is None:
         return f"From {seed}, the model wrote {name} to its end, word for word."
     return (
-        f"From {seed}, the model wrote {numbers.percent(found.matched_share)} of the words of {name}"
-        f"{' that follow it' if found.words_before else ''}, in their order."
+        f"From {seed}, the model wrote {numbers.percent(similarity.matched_share)} of the words of {name}"
+        f"{' that follow it' if similarity.words_before else ''}, in their order."
     )
 
 
@@ -33,9 +33,13 @@ def _written(summary: ReconstructionSummary) -> int:
 def rows(manifest: ReconstructionManifest, summary: ReconstructionSummary) -> list[tuple[str, str]]:
     """The numbers and what they rest on, as (name, value)."""
     facts = []
-    if (found := summary.similarity) is not None:
-        facts += [("Similarity", _ratios(found)), ("Verbatim", _verbatim(found)), ("Differs", _differs(found))]
-        facts.append(("By tenths", _tenths(found)))
+    if (similarity := summary.similarity) is not None:
+        facts += [
+            ("Similarity", _ratios(similarity)),
+            ("Verbatim", _verbatim(similarity)),
+            ("Differs", _differs(similarity)),
+        ]
+        facts.append(("By tenths", _tenths(similarity)))
     facts += [
         ("Text", _text(manifest, summary)),
         ("Sections", _sections(manifest, summary)),
@@ -55,12 +59,12 @@ def lines(manifest: ReconstructionManifest, summary: ReconstructionSummary) -> l
     return [headline(summary), "", *(f"{name.lower():<12}{value}" for name, value in facts)]
 
 
-def _ratios(found: SimilarityNumbers) -> str:
-    cosine = numbers.MISSING if found.tf_idf_cosine is None else ratio(found.tf_idf_cosine)
-    seed = f"the seed’s {numbers.counted(found.seed_words, 'word')} left out"
-    seed += " of both texts" if found.words_before else "; the truth does not hold the seed, so all of it counts"
+def _ratios(similarity: SimilarityNumbers) -> str:
+    cosine = numbers.MISSING if similarity.tf_idf_cosine is None else ratio(similarity.tf_idf_cosine)
+    seed = f"the seed’s {numbers.counted(similarity.seed_words, 'word')} left out"
+    seed += " of both texts" if similarity.words_before else "; the truth does not hold the seed, so all of it counts"
     return (
-        f"{ratio(found.word_ratio)} in words, {ratio(found.sentence_ratio)} in sentences (matching ratios); "
+        f"{ratio(similarity.word_ratio)} in words, {ratio(similarity.sentence_ratio)} in sentences (matching ratios); "
         f"TF-IDF cosine {cosine}; {seed}"
     )
 
@@ -70,12 +74,12 @@ def ratio(value: float) -> str:
     return mark(value, "1" if value == 1 else f"{min(value, 0.9999):.4f}", "number")
 
 
-def _verbatim(found: SimilarityNumbers) -> str:
+def _verbatim(similarity: SimilarityNumbers) -> str:
     matched = (
-        f"{numbers.count(found.matched_words)} of the truth’s {numbers.counted(found.truth_words, 'word')} "
-        f"({numbers.percent(found.matched_share)}) in matching blocks"
+        f"{numbers.count(similarity.matched_words)} of the truth’s {numbers.counted(similarity.truth_words, 'word')} "
+        f"({numbers.percent(similarity.matched_share)}) in matching blocks"
     )
-    if (longest := found.longest) is None:
+    if (longest := similarity.longest) is None:
         return matched
     return (
         f"{matched}; the longest block has {numbers.counted(longest.words, 'word')} "
@@ -83,12 +87,12 @@ def _verbatim(found: SimilarityNumbers) -> str:
     )
 
 
-def _differs(found: SimilarityNumbers) -> str:
-    if (at := found.first_difference) is None:
+def _differs(similarity: SimilarityNumbers) -> str:
+    if (at := similarity.first_difference) is None:
         return "nowhere"
-    place = f"{numbers.counted(found.differences, 'place')}; first at word {numbers.count(at.word)}"
-    if at.word < found.truth_words:
-        share = derived(at.word / found.truth_words, f"{key_of(at.word)}/place", at.word)
+    place = f"{numbers.counted(similarity.differences, 'place')}; first at word {numbers.count(at.word)}"
+    if at.word < similarity.truth_words:
+        share = derived(at.word / similarity.truth_words, f"{key_of(at.word)}/place", at.word)
         place += f" ({numbers.percent(share)} of the truth)"
     true, other = (f"“{numbers.name(words)}”" if words else "nothing more" for words in (at.truth, at.generated))
     after = f"after “{numbers.name(at.before)}” " if at.before else ""
@@ -104,19 +108,19 @@ class Tenth:
     share: float
 
 
-def in_tenths(found: SimilarityNumbers) -> list[Tenth]:
+def in_tenths(similarity: SimilarityNumbers) -> list[Tenth]:
     """The truth in ten parts, or fewer."""
-    parts, tenths = found.by_position, []
+    parts, tenths = similarity.by_position, []
     for tenth in range(10):
         if own := parts[len(parts) * tenth // 10 : len(parts) * (tenth + 1) // 10]:
             share = sum((last - first) * share for first, last, share in own) / (own[-1][1] - own[0][0])
             part = Tenth(first=own[0][0] + 0, last=own[-1][1] + 0, share=share)
-            tenths.append(derived(part, f"tenths/{tenth}", found.truth_words))
+            tenths.append(derived(part, f"tenths/{tenth}", similarity.truth_words))
     return tenths
 
 
-def _tenths(found: SimilarityNumbers) -> str:
-    shares = [numbers.percent(tenth.share) for tenth in in_tenths(found)]
+def _tenths(similarity: SimilarityNumbers) -> str:
+    shares = [numbers.percent(tenth.share) for tenth in in_tenths(similarity)]
     return f"{' '.join(shares)} of the truth’s words in matching blocks"
 
 

@@ -86,10 +86,10 @@ def _legend(floor: float) -> list[dict[str, Any]]:
 def _table_row(item: dict[str, Any], best: NDArray[np.float64], tau: float, key: str) -> dict[str, Any]:
     start, end, floor = item["start"], item["end"], math.log(tau)
     where = {"from": start / best.size, "to": end / best.size, "share": float((best[start:end] >= floor).mean())}
-    found = derived({**item, **where}, f"{key}parts/{item['index']}", tau)
+    part = derived({**item, **where}, f"{key}parts/{item['index']}", tau)
     return {
-        "part": f"{numbers.place(found['from'])} to {numbers.place(found['to'])}",
-        "characters": f"{numbers.count(found['start'])} to {numbers.count(found['end'])}",
-        "highest": numbers.probability(found["highest"]) if found["highest"] >= floor else "below τ",
-        "share": numbers.percent(found["share"]),
+        "part": f"{numbers.place(part['from'])} to {numbers.place(part['to'])}",
+        "characters": f"{numbers.count(part['start'])} to {numbers.count(part['end'])}",
+        "highest": numbers.probability(part["highest"]) if part["highest"] >= floor else "below τ",
+        "share": numbers.percent(part["share"]),
     }

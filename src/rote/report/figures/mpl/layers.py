@@ -107,13 +107,13 @@ def _cells(axes: Any, layer: Layer, look: Look, _: Any) -> None:
     from matplotlib.collections import PolyCollection
 
     cells = layer.data.sort("y0", "x0")
-    found = PolyCollection(
+    polygons = PolyCollection(
         _touching(cells.select("x0", "x1", "y0", "y1").rows()),
         facecolors=colour_map()(cells["value"].to_numpy()),
         linewidths=0,
         rasterized=cells.height > MANY,
     )
-    axes.add_collection(found)
+    axes.add_collection(polygons)
     axes.autoscale_view()
 
 
@@ -123,13 +123,13 @@ def _touching(cells: Sequence[tuple[float, float, float, float]]) -> list[list[t
     Cells that merely touch show the paper between them in many viewers.
     """
     ends = {(x0, y0): (x1, y1) for x0, x1, y0, y1 in cells}
-    found = []
+    polygons = []
     for x0, x1, y0, y1 in cells:
         right, _ = ends.get((x1, y0), (x1, y1))
         _, above = ends.get((x0, y1), (x1, y1))
         far, high = (x1 + right) / 2, (y1 + above) / 2
-        found.append([(x0, y0), (far, y0), (far, y1), (x1, y1), (x1, high), (x0, high)])
-    return found
+        polygons.append([(x0, y0), (far, y0), (far, y1), (x1, y1), (x1, high), (x0, high)])
+    return polygons
 
 
 def _violin(axes: Any, layer: Layer, look: Look, _: Any) -> None:
