@@ -97,7 +97,7 @@ def plot_page(path: Path, figures: Sequence[Figure], runs: Sequence[Mapping[str,
     Of a run: `key`, `name`, `log_prob` (None: of 0) and `flags`.
     """
     folder = files("rote.report.page") / "templates" / "page"
-    parts = [(folder / f"{name}.js").read_text("utf-8") for name in SCRIPTS if name not in ("strip", "reader", "start")]
+    parts = [(folder / f"{name}.js").read_text("utf-8") for name in SCRIPTS if name != "start"]
     code = '(() => {\n"use strict";\n' + "\n".join([*parts, START]) + "})();\n"
     html = (
         environment()

@@ -26,7 +26,8 @@ CHANCES = (0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.999999)
 @pytest.fixture(scope="module")
 def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     path = tmp_path_factory.mktemp("page") / "numbers.html"
-    code = (files("rote.report.page") / "templates" / "page" / "numbers.js").read_text(encoding="utf-8")
+    folder = files("rote.report.page") / "templates" / "page"
+    code = "\n".join((folder / f"{name}.js").read_text("utf-8") for name in ("odds", "numbers", "elements"))
     path.write_text(
         f'<!DOCTYPE html><meta charset="utf-8"><title>numbers</title><script>(() => {{"use strict";{code}\n'
         "window.parts = {show, keyed, typeset, plain, queriesNeeded}})()</script>",
