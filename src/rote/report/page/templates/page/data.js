@@ -51,7 +51,7 @@ function readBlock(run, bytes) {
   const [places, counts, endCounts] = [shorts(parts[0]), varints(parts[1]), varints(parts[2])];
   const [lengths, low, high, ranks] = [varints(parts[3]), parts[4], parts[5], varints(parts[6])];
   const outputs = JSON.parse(new TextDecoder().decode(parts[7]));
-  const found = new Map();
+  const rows = new Map();
   let token = 0;
   let piece = 0;
   places.forEach((place, row) => {
@@ -64,9 +64,9 @@ function readBlock(run, bytes) {
       end += lengths[piece];
       if (i < tokens.length) tokens[i].end = end;
     }
-    found.set(place, { tokens, outputs: outputs[row] ?? [] });
+    rows.set(place, { tokens, outputs: outputs[row] ?? [] });
   });
-  return found;
+  return rows;
 }
 
 /** A block's parts: their lengths stand before the first of them. */

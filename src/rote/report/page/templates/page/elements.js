@@ -52,12 +52,12 @@ function plain(text) {
 function typeset(text) {
   const nodes = [];
   let end = 0;
-  for (const found of text.matchAll(MARKED)) {
-    const [whole, key, how, value, shown] = found;
+  for (const match of text.matchAll(MARKED)) {
+    const [whole, key, how, value, shown] = match;
     const element = keyed(how === "text" ? "bdi" : "data", key, how, shown, value);
     if (how === "text") element.replaceChildren(...words(shown));
-    nodes.push(...words(text.slice(end, found.index)), element);
-    end = found.index + whole.length;
+    nodes.push(...words(text.slice(end, match.index)), element);
+    end = match.index + whole.length;
   }
   return [...nodes, ...words(text.slice(end))];
 }

@@ -2,17 +2,17 @@
 
 /** Everything about one passage, as elements for the panel. */
 function passage(runs, run, row, details, texts) {
-  const found = [passageTitle(run, row), passageFacts(run, row)];
-  if (runs.length > 1) found.push(acrossRuns(runs, run, row));
-  found.push(...quotation(texts, details));
-  if (!details) return [...found, leftOut(run, row)];
+  const parts = [passageTitle(run, row), passageFacts(run, row)];
+  if (runs.length > 1) parts.push(acrossRuns(runs, run, row));
+  parts.push(...quotation(texts, details));
+  if (!details) return [...parts, leftOut(run, row)];
   if (isStopped(run, row)) {
     const early = "Scoring stopped early, as this was certain to end below τ: later tokens have no probability.";
-    found.push(textOf("p", early, "caption"));
+    parts.push(textOf("p", early, "caption"));
   }
-  if (details.outputs.length) found.push(nearOutputs(run, row, texts ? texts[1] : "", details.outputs));
-  found.push(tokenTable(run, row, texts ? Array.from(texts[1]) : null, details.tokens));
-  return found;
+  if (details.outputs.length) parts.push(nearOutputs(run, row, texts ? texts[1] : "", details.outputs));
+  parts.push(tokenTable(run, row, texts ? Array.from(texts[1]) : null, details.tokens));
+  return parts;
 }
 
 /** Where the passage stands, or which example it is. */

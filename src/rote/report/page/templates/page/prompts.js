@@ -43,9 +43,9 @@ function sharesAt(run, n, p) {
 
 /** The layers of one run's curve: a line where the share is known, a band where stopped rows leave a range. */
 function curveOf(run, p, label, colour) {
-  const found = GENERATIONS.map((n) => ({ n, ...sharesAt(run, n, p) }));
-  const isOpen = (place) => place >= 0 && place < found.length && found[place].low !== found[place].high;
-  const band = found.filter((_, i) => isOpen(i - 1) || isOpen(i) || isOpen(i + 1)); // up to where it joins the line
+  const shares = GENERATIONS.map((n) => ({ n, ...sharesAt(run, n, p) }));
+  const isOpen = (place) => place >= 0 && place < shares.length && shares[place].low !== shares[place].high;
+  const band = shares.filter((_, i) => isOpen(i - 1) || isOpen(i) || isOpen(i + 1)); // up to where it joins the line
   const layer = (kind, rows, data) => ({
     kind,
     label,
@@ -55,7 +55,7 @@ function curveOf(run, p, label, colour) {
     keyOf: (column, row) =>
       column === "x" ? null : `np/${run.key}/${rows[row].n}/${p}${column === "high" ? "/upper" : ""}`,
   });
-  const line = layer("line", found, { y: found.map(({ low, high }) => (low === high ? low : null)) });
+  const line = layer("line", shares, { y: shares.map(({ low, high }) => (low === high ? low : null)) });
   if (!band.length) return [line];
   return [layer("band", band, { low: band.map(({ low }) => low), high: band.map(({ high }) => high) }), line];
 }

@@ -56,12 +56,12 @@ function bestRows(run, column) {
 
 /** Rows whose suffix overlaps [start, end): most characters first, then the likeliest. */
 function overlapping(run, start, end) {
-  const found = [];
+  const overlaps = [];
   for (let row = 0; row < run.count; row++) {
     const shared = Math.min(end, run.suffix_end[row]) - Math.max(start, run.suffix_start[row]);
-    if (shared > 0) found.push([row, shared, shadedValue(run, "log_prob", row)]);
+    if (shared > 0) overlaps.push([row, shared, shadedValue(run, "log_prob", row)]);
   }
-  return found.sort((a, b) => b[1] - a[1] || b[2] - a[2] || a[0] - b[0]).map(([row]) => row);
+  return overlaps.sort((a, b) => b[1] - a[1] || b[2] - a[2] || a[0] - b[0]).map(([row]) => row);
 }
 
 /** The row of another run that is the same passage, or -1: equal ids, which in a scan are equal starts. */
@@ -79,15 +79,15 @@ function sameRow(run, row, other) {
 
 /** A row's probability as a keyed number, and what kind of bound it is where it is one. */
 function probabilityOf(run, row, column) {
-  const found = make("span");
+  const shown = make("span");
   if (column === "lower") {
     const [low] = show.bounds(run.lower[row], 1); // rounded down: no more is claimed than was found
-    found.append(keyed("data", keyOf(run, row, "lower"), "number", low, run.lower[row]));
-    found.append(run.sampled ? " (lower end of the interval)" : " (certified)");
-    return found;
+    shown.append(keyed("data", keyOf(run, row, "lower"), "number", low, run.lower[row]));
+    shown.append(run.sampled ? " (lower end of the interval)" : " (certified)");
+    return shown;
   }
   const logProb = run.log_prob[row];
-  if (isStopped(run, row) && logProb > -Infinity) found.append("at most ");
-  found.append(keyed("data", keyOf(run, row, "log_prob"), "probability", show.probability(logProb), logProb));
-  return found;
+  if (isStopped(run, row) && logProb > -Infinity) shown.append("at most ");
+  shown.append(keyed("data", keyOf(run, row, "log_prob"), "probability", show.probability(logProb), logProb));
+  return shown;
 }

@@ -52,8 +52,8 @@ async function drawLanes(strips, turn) {
 
 function colours() {
   const style = getComputedStyle(document.documentElement);
-  const found = Array.from({ length: LEVELS }, (_, level) => style.getPropertyValue(`--h${level}`).trim());
-  return { levels: found, unseen: style.getPropertyValue("--unseen").trim() };
+  const levels = Array.from({ length: LEVELS }, (_, level) => style.getPropertyValue(`--h${level}`).trim());
+  return { levels, unseen: style.getPropertyValue("--unseen").trim() };
 }
 
 function drawLane(strips, canvas, palette) {

@@ -63,8 +63,8 @@ function numberOf(cell) {
 }
 
 function leadingNumber(text) {
-  const found = /^[<≥≈]?\s*([-−]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)\s*(%|million|billion|trillion)?/.exec(text);
-  return found ? Number(found[1].replaceAll(",", "").replace("−", "-")) * (SIZES[found[2]] ?? 1) : null;
+  const match = /^[<≥≈]?\s*([-−]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)\s*(%|million|billion|trillion)?/.exec(text);
+  return match ? Number(match[1].replaceAll(",", "").replace("−", "-")) * (SIZES[match[2]] ?? 1) : null;
 }
 
 /** The probability that a cell shows, where its number may be the logarithm of one. */

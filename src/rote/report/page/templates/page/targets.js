@@ -32,8 +32,8 @@ function rankOf(layer) {
 /** The values of one layer: where each stands, and of bars and cells the box it fills. */
 function targetsIn(plot, layer, index) {
   const { px, py, bottom } = plot.area;
-  const found = [];
-  const place = (row, x, y, box) => found.push({ layer, index, row, x, y, ...(box ? { box } : {}) });
+  const targets = [];
+  const place = (row, x, y, box) => targets.push({ layer, index, row, x, y, ...(box ? { box } : {}) });
   if (layer.kind === "bars") {
     eachRow(layer, ["x0", "x1", "y"], (row, x0, x1, y) => {
       place(row, (px(x0) + px(x1)) / 2, py(y), [px(x0), py(y), px(x1), bottom]);
@@ -47,7 +47,7 @@ function targetsIn(plot, layer, index) {
   } else {
     eachRow(layer, ["x", "y"], (row, x, y) => place(row, px(x), py(y)));
   }
-  return found;
+  return targets;
 }
 
 /** The value that the pointer means: the bar above or below it, the cell around it, or the nearest point. */

@@ -15,17 +15,17 @@ function ticksOf(axis, length, room, every = 45) {
   const beyond = marks.length ? Math.max(...marks.map((mark) => mark.at)) : -Infinity;
   const isFree = (tick) =>
     marks.every((mark) => Math.abs(mark.at - tick.at) * length >= (room(mark.lines) + room(tick.lines)) / 2 + GAP / 2);
-  let found = [];
+  let ticks = [];
   for (let fewer = 0; fewer < 20; fewer++) {
     const values = axis.log
       ? decades(axis, 1 + fewer)
       : steps(axis, Math.max(1, Math.min(8, Math.floor(length / every)) - fewer));
-    found = values
+    ticks = values
       .map((value) => ({ value, at: axis.at(value), lines: [tickLabel(axis, value)] }))
       .filter((tick) => tick.at > -1e-6 && tick.at < 1 + 1e-6 && tick.at > beyond + 1e-6 && isFree(tick));
-    if (areApart(found, length, room)) break;
+    if (areApart(ticks, length, room)) break;
   }
-  return [...marks, ...found];
+  return [...marks, ...ticks];
 }
 
 function areApart(ticks, length, room) {
@@ -43,28 +43,28 @@ function steps(axis, most) {
     [1, 2, 5, 10].map((factor) => factor * power).find((one) => span / one <= most * 1.0001) ?? 10 * power,
     whole,
   );
-  const found = [];
+  const values = [];
   for (let i = Math.ceil(axis.low / step - 1e-9); i <= axis.high / step + 1e-9; i++) {
-    found.push(Number((i * step).toPrecision(12)));
+    values.push(Number((i * step).toPrecision(12)));
   }
-  return found;
+  return values;
 }
 
 /** Powers of ten within a logarithmic axis, every `stride`-th; 2 and 5 times them too where there are fewer than two. */
 function decades(axis, stride) {
   const first = Math.ceil(Math.log10(axis.low) - 1e-9);
   const last = Math.floor(Math.log10(axis.high) + 1e-9);
-  const found = [];
+  const values = [];
   const start = axis.format === "count" ? first : last - Math.floor((last - first) / stride) * stride; // with 1 in it
-  for (let power = start; power <= last; power += stride) found.push(Number(`1e${power}`));
-  if (found.length > 1 || stride > 1) return found;
+  for (let power = start; power <= last; power += stride) values.push(Number(`1e${power}`));
+  if (values.length > 1 || stride > 1) return values;
   for (let power = first - 1; power <= last; power++) {
     for (const factor of [2, 5]) {
       const value = Number(`${factor}e${power}`);
-      if (value >= axis.low && value <= axis.high) found.push(value);
+      if (value >= axis.low && value <= axis.high) values.push(value);
     }
   }
-  return found.sort((a, b) => a - b);
+  return values.sort((a, b) => a - b);
 }
 
 /** A tick's label: a place on the scale, not a result, so short and without a key. */
