@@ -7,9 +7,11 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from dataclasses import fields as dataclass_fields
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,7 +21,9 @@ import rote
 import rote.cli.main  # registers every command
 from rote.cli.screen import app
 from rote.models.huggingface import LOGIT_TOLERANCE
-from rote.store.run import SCHEMA
+from rote.store import comparison, manifest, reconstruction, summary, sweep
+from rote.store.files import FORMAT, plain
+from rote.store.table import SCHEMA
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "training/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -171,12 +175,28 @@ def test_run_format_names_every_field(workplace: Path) -> None:
     run = rote.Run.open("runs/alice-bundled")
     columns = re.findall(r"^\| `(\w+)` \| (?:string|int|float|bool|list)", text, re.MULTILINE)
     assert columns == SCHEMA.names
-    manifest = {key for key in fields(run.manifest) if key not in ("source", "model", "windows")}
-    summary = set(run.summary)
+    in_manifest = {key for key in fields(plain(run.manifest)) if key not in ("source", "model")}
+    in_summary = set(plain(run.summary))
     (numbers,) = run.summary.schemes.values()
-    per_scheme = {f"rates.{key}" for key in numbers.rates} | {"coverage"}
-    for field in {f for f in manifest if not f.startswith("versions.")} | summary | per_scheme:
+    per_scheme = {f"rates.{key}" for key in plain(numbers.rates)} | set(plain(numbers)) - {"rates"}
+    assert {"coverage", "longest"} <= per_scheme
+    for field in {f for f in in_manifest if not f.startswith("versions.")} | in_summary | per_scheme:
         assert f"`{field}`" in text, f"docs/run-format.md does not explain {field}"
+    assert f"| `format` | {FORMAT} |" in text
+    assert f"Format {FORMAT}:" in text
+
+
+@pytest.mark.parametrize("module", [manifest, summary, sweep, comparison, reconstruction], ids=lambda m: m.__name__)
+def test_run_format_names_every_declared_field(module: ModuleType) -> None:
+    """Whatever can stand in a JSON file, also of runs that no test here makes."""
+    text = (ROOT / "docs/run-format.md").read_text(encoding="utf-8")
+    own = [kind for kind in vars(module).values() if is_dataclass(kind) and kind.__module__ == module.__name__]
+    found = [kind for kind in own if [field.name for field in dataclass_fields(kind)] != ["folder"]]  # handles
+    assert found
+    for kind in found:
+        for field in dataclass_fields(kind):
+            explained = re.search(rf"`(?:[\w.]+\.)?{field.name}`", text)
+            assert explained, f"docs/run-format.md does not explain {field.name} of {kind}"
 
 
 def test_numerics_states_the_tolerances_in_use() -> None:
