@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -26,6 +26,7 @@ from rote.store.files import locked, make_folder, pretty, whole_file, write_whol
 from rote.store.run import add_shard, has_shard
 from rote.store.summary import LookedAt
 from rote.store.table import CandidateColumns, NearColumns, ShardFacts
+from tests.cases import cases
 from tests.cli.command import rote_here
 from tests.jobs.support import SIZES, same_table
 
@@ -182,7 +183,7 @@ def test_a_lock_that_cannot_be_written(model: Any, text: str, tmp_path: Path) ->
         rote.scan(text, model, out=tmp_path, **SIZES)
 
 
-@settings(deadline=None, max_examples=60)
+@cases(60)
 @given(text=st.text(alphabet="ab é世🐇 ‍\n", max_size=40))
 def test_decoded_tokens_end_where_their_text_does(bundled: Any, text: str) -> None:
     """Every end lies where the tokens so far have been decoded, as far as whole characters go."""

@@ -23,7 +23,7 @@ from rote.tokens import Example
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output:
+class CheckedOutput:
     """A generation, and whether it is the suffix."""
 
     text: str
@@ -38,7 +38,7 @@ class CheckedPassage(Agreement):
     start: int | None
     suffix_start: int | None
     suffix_end: int | None
-    outputs: list[Output]
+    outputs: list[CheckedOutput]
     seed: int
 
 
@@ -101,12 +101,12 @@ def check(
     tell = progress or (lambda done, total: None)
     results = []
     for number, (row, example) in enumerate(zip(chosen.iter_rows(named=True), made, strict=True)):
-        hits, kept = 0, list[Output]()
+        hits, kept = 0, list[CheckedOutput]()
         for i, output in enumerate(generations(model, example, scheme_of(label), samples=samples, seed=seed + number)):
             hits += output == example.suffix
             if i < keep:
                 text = str(model.tokenizer.decode(list(output)))
-                kept.append(Output(text=text, same=output == example.suffix))
+                kept.append(CheckedOutput(text=text, same=output == example.suffix))
             tell(number * samples + i + 1, len(made) * samples)
         p_z = math.exp(row["log_prob"])
         results.append(

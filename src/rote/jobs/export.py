@@ -118,6 +118,7 @@ def _export_table(stored: StoredSweep | StoredComparison, to: Format, out: str |
     else:
         if scheme != "all":
             raise InputError(f"{folder} holds a comparison: --scheme does not apply to it; leave it out.")
+        _ = stored.result  # refuses a comparison of another format, or damaged
         table = stored.differences
     path = _target(folder, to, out)
     rows, nul = _write(path, to, iter([table]))

@@ -9,7 +9,7 @@ from typing import get_args
 
 import polars as pl
 
-from rote.errors import InputError
+from rote.errors import InputError, RunError
 from rote.jobs.progress import Progress, quiet
 from rote.report.figures.comparison import COMPARISON_FIGURES, comparison_figures
 from rote.report.figures.figure import Figure
@@ -29,7 +29,7 @@ _UNUSED = ("token_log_probs", "base_log_probs", "ranks", "token_ends", "candidat
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnFigures:
     """What was written to `folder`: a picture and a CSV for each of `figures`, and their captions.
 
     `absent` names the figures that there is no data for, and what they would need.
@@ -49,7 +49,7 @@ def figures(
     style: Style = "paper",
     scheme: str | None = None,
     progress: Progress | None = None,
-) -> Drawn:
+) -> DrawnFigures:
     """Draw every figure of a finished run, comparison, sweep or reconstruction; write each with its data as CSV.
 
     `out`: `folder`/figures unless given. `scheme`: one of a run's schemes, the first unless given. Drawing the same
@@ -78,7 +78,7 @@ def figures(
     write_whole(captions, _captions(made).encode("utf-8", "replace"))
     names = {figure.name.split("-")[0] if figure.name.startswith("pair-") else figure.name for figure in made}
     absent = {name: needs for name, needs in known_figures.items() if name not in names}
-    return Drawn(target, tuple(written), captions, absent)
+    return DrawnFigures(target, tuple(written), captions, absent)
 
 
 def _figures(stored: Stored, scheme: str | None) -> tuple[list[Figure], Mapping[str, str]]:
@@ -87,9 +87,8 @@ def _figures(stored: Stored, scheme: str | None) -> tuple[list[Figure], Mapping[
         kind = kind_of(stored.folder)
         raise InputError(f"{stored.folder} holds a {kind}: --scheme does not apply to it; leave it out.")
     match stored:
-        case StoredComparison(result=result, differences=table):
-            tables = {run.key: _rows(table, run) for run in result.runs}
-            return comparison_figures(result, tables), COMPARISON_FIGURES
+        case StoredComparison():
+            return _comparison_figures(stored), COMPARISON_FIGURES
         case StoredSweep(result=sweep):
             return sweep_figures(sweep), SWEEP_FIGURES
         case StoredReconstruction(manifest=manifest, summary=summary):
@@ -106,6 +105,17 @@ def _run_figures(run: StoredRun, scheme: str | None) -> list[Figure]:
         raise InputError(f"{run.folder} has no scheme {chosen!r}; it has {named}. Give one of them.")
     rows = pl.concat(part.filter(pl.col("scheme") == chosen).drop(_UNUSED) for part in run.parts())
     return run_figures(finished, rows)
+
+
+def _comparison_figures(stored: StoredComparison) -> list[Figure]:
+    """From each run's rows of the passages that all have, as far as the comparison's own files tell."""
+    result, table = stored.result, stored.differences
+    try:
+        return comparison_figures(result, {run.key: _rows(table, run) for run in result.runs})
+    except pl.exceptions.PolarsError as error:
+        reason = str(error).splitlines()[0]
+        path = stored.folder / "differences.parquet"
+        raise RunError(f"{path} is damaged: {reason}. Run rote compare again.") from error
 
 
 def _rows(table: pl.DataFrame, run: ComparedRun) -> pl.DataFrame:

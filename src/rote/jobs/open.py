@@ -15,7 +15,7 @@ from rote.store.sweep import StoredSweep
 
 if TYPE_CHECKING:
     from rote.jobs.export import Exported, Format
-    from rote.jobs.figures import Drawn
+    from rote.jobs.figures import DrawnFigures
     from rote.report.figures.mpl.draw import FileFormat, Style
 
 
@@ -38,7 +38,7 @@ class _Handle:
         style: Style = "paper",
         scheme: str | None = None,
         progress: Progress | None = None,
-    ) -> Drawn:
+    ) -> DrawnFigures:
         """Draw every figure; see `rote.figures`."""
         from rote.jobs.figures import figures
 

@@ -12,11 +12,11 @@ from rote.store.reconstruction import StoredReconstruction
 from rote.store.run import StoredRun
 from rote.store.sweep import StoredSweep
 
-Kind = Literal["run", "sweep", "comparison", "reconstruction"]
+Holding = Literal["run", "sweep", "comparison", "reconstruction"]
 Stored = StoredRun | StoredSweep | StoredComparison | StoredReconstruction
 
 
-def kind_of(folder: str | Path) -> Kind:
+def kind_of(folder: str | Path) -> Holding:
     """What a folder holds; a RunError where it is none of Rote's."""
     path = Path(folder)
     if not path.is_dir():

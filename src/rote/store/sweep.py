@@ -14,7 +14,7 @@ from rote.store.files import read_declared
 from rote.store.run import Finished, StoredRun
 from rote.store.summary import Rates
 
-Part = Literal["prefix", "suffix"]
+SweptPart = Literal["prefix", "suffix"]
 """What a length is the length of."""
 
 
@@ -30,7 +30,7 @@ class Lengths:
     prefix: list[int]
     suffix: list[int]
 
-    def of(self, part: Part) -> list[int]:
+    def of(self, part: SweptPart) -> list[int]:
         return self.prefix if part == "prefix" else self.suffix
 
 
@@ -61,7 +61,7 @@ class Point:
     perplexity: Perplexity
     within_trials: WithinTrials
 
-    def length(self, part: Part) -> int:
+    def length(self, part: SweptPart) -> int:
         return self.prefix if part == "prefix" else self.suffix
 
 

@@ -1,7 +1,8 @@
 """What a search reads is guesswork that no bound rests on, but it decides which numbers a budget buys.
 
 A run folder is continued by whatever version of Rote is at hand, so the guesses may not change unnoticed. Whoever
-changes them on purpose says so in the changelog and writes the numbers anew: `python -m tests.extraction.near.test_frozen`.
+changes them on purpose says so in the changelog and writes the numbers anew: `python -m
+tests.extraction.near.test_frozen`.
 """
 
 from __future__ import annotations

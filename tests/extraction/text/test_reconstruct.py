@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.errors import InputError, ModelError
-from rote.extraction.text.beams import Search, candidates
+from rote.extraction.text.beams import BeamSearch, candidates
 from rote.extraction.text.reconstruct import Chunk, Writing, in_words, longest_context, section_break, write_on
 from rote.models.huggingface import HuggingFaceModel
 from tests import tiny
@@ -99,7 +99,7 @@ def test_with_enough_beams_the_best_of_all_outputs_is_found(number: int, length_
 
 
 def test_greedy_ends_with_the_first_eos() -> None:
-    search = Search(1, 1.2, 10, frozenset({7}))
+    search = BeamSearch(1, 1.2, 10, frozenset({7}))
     search.extend([-0.1], [0], [4])
     search.extend([-0.2], [0], [7])
     assert search.done
@@ -133,7 +133,7 @@ def test_ties_go_to_the_lower_beam_and_then_the_lower_token(
 
 
 def test_tokens_that_cannot_come_are_no_candidates() -> None:
-    search = Search(3, 1.0, 2, frozenset())
+    search = BeamSearch(3, 1.0, 2, frozenset())
     logits = torch.tensor([[0.0, -torch.inf, 0.0, -torch.inf]])
     search.extend(*candidates(logits, [0.0], search.width))
     assert search.outputs == [[0], [2]]

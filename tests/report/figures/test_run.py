@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.odds import wilson
@@ -18,6 +18,7 @@ from rote.report.figures.figure import COLUMNS, Axis, Figure, Layer, as_json
 from rote.report.figures.layers import MANY
 from rote.report.figures.run import CHANCES, RUN_FIGURES, run_figures
 from rote.store.manifest import Sampling
+from tests.cases import cases
 from tests.report.figures.figureruns import LENGTH, SCHEME, TAU, finished, rows
 from tests.report.runs import Kind
 
@@ -49,7 +50,7 @@ def close(one: Any, two: Any) -> bool:
 
 
 @given(COUNTS, SEEDS, st.booleans())
-@settings(max_examples=25)
+@cases(25)
 def test_heatmap(count: int, seed: int, stopping: bool) -> None:
     table = rows(count, seed, stopping=stopping)
     figure = figures(table)["heatmap"]
@@ -73,7 +74,7 @@ def test_heatmap(count: int, seed: int, stopping: bool) -> None:
 
 
 @given(COUNTS, SEEDS)
-@settings(max_examples=10)
+@cases(10)
 def test_heatmap_of_near_verbatim_windows_stands_below_the_verbatim_one(count: int, seed: int) -> None:
     table = rows(count, seed, tolerance=3)
     figure = figures(table, tolerance=3)["heatmap"]
@@ -91,7 +92,7 @@ def test_heatmap_of_near_verbatim_windows_stands_below_the_verbatim_one(count: i
 
 
 @given(COUNTS, SEEDS, st.booleans())
-@settings(max_examples=25)
+@cases(25)
 def test_location_and_histogram(count: int, seed: int, stopping: bool) -> None:
     table = rows(count, seed, stopping=stopping)
     made = figures(table)
@@ -138,7 +139,7 @@ def test_many_windows_are_counted_in_cells() -> None:
 
 
 @given(COUNTS, SEEDS, st.booleans())
-@settings(max_examples=15)
+@cases(15)
 def test_prompts(count: int, seed: int, stopping: bool) -> None:
     table = rows(count, seed, stopping=stopping)
     figure = figures(table)["prompts"]
@@ -176,7 +177,7 @@ def test_prompts_of_examples_have_intervals() -> None:
 
 
 @given(COUNTS, SEEDS, st.booleans())
-@settings(max_examples=20)
+@cases(20)
 def test_groups(count: int, seed: int, stopping: bool) -> None:
     table = rows(count, seed, stopping=stopping)
     made = figures(table, kind="score")
@@ -200,7 +201,7 @@ def test_groups(count: int, seed: int, stopping: bool) -> None:
 
 
 @given(COUNTS, SEEDS, st.booleans())
-@settings(max_examples=20)
+@cases(20)
 def test_split_distribution(count: int, seed: int, stopping: bool) -> None:
     table = rows(count, seed, stopping=stopping)
     made = figures(table, kind="score")
@@ -249,7 +250,7 @@ def test_drawn_examples_leave_the_held_out_corpus_beside_the_rates() -> None:
 
 
 @given(COUNTS, SEEDS)
-@settings(max_examples=20)
+@cases(20)
 def test_tolerance(count: int, seed: int) -> None:
     table = rows(count, seed, tolerance=3)
     figure = figures(table, tolerance=3)["tolerance"]
@@ -274,7 +275,7 @@ def test_tolerance(count: int, seed: int) -> None:
 
 
 @given(COUNTS, SEEDS)
-@settings(max_examples=20)
+@cases(20)
 def test_unlocked(count: int, seed: int) -> None:
     table = rows(count, seed, tolerance=2)
     made = figures(table, tolerance=2)
@@ -306,7 +307,7 @@ def test_unlocked(count: int, seed: int) -> None:
 
 
 @given(COUNTS, SEEDS)
-@settings(max_examples=20)
+@cases(20)
 def test_mass_gain(count: int, seed: int) -> None:
     table = rows(count, seed, tolerance=2)
     gains = [row["lower"] - math.exp(row["log_prob"]) for row in table.to_dicts()]
@@ -333,7 +334,7 @@ def masses(table: pl.DataFrame) -> list[list[float]]:
 
 
 @given(COUNTS, SEEDS)
-@settings(max_examples=20)
+@cases(20)
 def test_shells(count: int, seed: int) -> None:
     table = rows(count, seed, tolerance=2)
     found, made = masses(table), figures(table, tolerance=2)
@@ -394,7 +395,7 @@ def _quantile(ordered: list[float], q: float) -> float:
 
 
 @given(COUNTS, SEEDS, st.booleans())
-@settings(max_examples=10)
+@cases(10)
 def test_cost(count: int, seed: int, near: bool) -> None:
     table = rows(count, seed, tolerance=2 if near else None)
     figure = figures(table, tolerance=2 if near else None)["cost"]
@@ -440,7 +441,7 @@ def sound(made: Mapping[str, Figure]) -> None:
 
 
 @given(COUNTS, SEEDS, st.booleans(), st.sampled_from(["scan", "score"]), st.sampled_from([1e-6, 0.001, 0.5, 1.0]))
-@settings(max_examples=40)
+@cases(40)
 def test_every_figure_is_sound(count: int, seed: int, near: bool, kind: Kind, tau: float) -> None:
     table = rows(count, seed, tolerance=2 if near else None, stopping=not near, tau=tau)
     made = run_figures(finished(table, kind=kind, tolerance=2 if near else None, tau=tau), table)

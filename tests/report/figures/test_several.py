@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.analysis.coverage import coverage
@@ -22,7 +22,8 @@ from rote.store.comparison import ComparedModel, ComparedNear, ComparedRun, Comp
 from rote.store.files import FORMAT
 from rote.store.manifest import Source, Windows
 from rote.store.reconstruction import SimilarityNumbers
-from rote.store.sweep import Lengths, Part, Perplexity, Point, SweepResult, SweepSource, WithinTrials
+from rote.store.sweep import Lengths, Perplexity, Point, SweepResult, SweepSource, SweptPart, WithinTrials
+from tests.cases import cases
 from tests.report.figures.figureruns import LENGTH, SCHEME, TAU, rows
 from tests.report.figures.test_run import only, sound
 from tests.report.page.test_reconstruction import MANIFEST, summary_of
@@ -98,7 +99,7 @@ def figures(tables: dict[str, pl.DataFrame], **options: Any) -> dict[str, Figure
 
 
 @given(st.integers(1, 40), SEEDS, st.booleans())
-@settings(max_examples=15)
+@cases(15)
 def test_comparison(count: int, seed: int, stopping: bool) -> None:
     first, second = rows(count, seed, stopping=stopping), rows(count, seed + 1, stopping=stopping)
     tables = {"A": first, "B": second.sort("example_id", descending=True)}
@@ -210,7 +211,7 @@ def test_sweep(schemes: int, prefixes: int, suffixes: int) -> None:
     varied = {"prefix": prefixes, "suffix": suffixes, "schemes": schemes}
     assert set(made) == {name for name, count in varied.items() if count > 1} | {"prompts"}
     assert set(made) <= set(SWEEP_FIGURES)
-    both: tuple[tuple[Part, Part], ...] = (("prefix", "suffix"), ("suffix", "prefix"))
+    both: tuple[tuple[SweptPart, SweptPart], ...] = (("prefix", "suffix"), ("suffix", "prefix"))
     for part, other in both:
         if part not in made:
             continue

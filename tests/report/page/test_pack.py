@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.report.page import pack as packing
-from rote.report.page.pack import TABLE, VERDICTS, Packed, PackedRun, pack, printed, varints
+from rote.report.page.pack import TABLE, VERDICTS, PackedPage, PackedRun, pack, printed, varints
 from rote.report.text import numbers
+from tests.cases import cases
 from tests.report.runs import search
 
 SCHEME = "temperature=1 top_k=40"
@@ -95,12 +96,12 @@ def tables(draw: st.DrawFn) -> tuple[pl.DataFrame, bool]:
 # -- unpacking, as data.js does it
 
 
-def unpacked(packed: Packed, name: str, *, compressed: bool = True) -> bytes:
+def unpacked(packed: PackedPage, name: str, *, compressed: bool = True) -> bytes:
     content = base64.b64decode(packed.blobs[name])
     return zlib.decompress(content) if compressed else content
 
 
-def column(packed: Packed, run: dict[str, Any], name: str) -> list[float]:
+def column(packed: PackedPage, run: dict[str, Any], name: str) -> list[float]:
     how, content = run["columns"][name]["type"], unpacked(packed, run["columns"][name]["blob"])
     code, size = {"d4": ("i", 4), "f8": ("d", 8), "f4": ("f", 4), "u1": ("B", 1)}[how]
     count = run["count"]
@@ -112,7 +113,7 @@ def column(packed: Packed, run: dict[str, Any], name: str) -> list[float]:
     return values
 
 
-def details(packed: Packed, run: dict[str, Any]) -> dict[int, dict[str, Any]]:
+def details(packed: PackedPage, run: dict[str, Any]) -> dict[int, dict[str, Any]]:
     """For each row that has them: (probability, rank, end) of its tokens, and the outputs near it."""
     found = {}
     for place, name in enumerate(run["details"]["blobs"]):
@@ -161,7 +162,7 @@ def whole_numbers(content: bytes) -> list[int]:
     return found
 
 
-@settings(max_examples=60)
+@cases(60)
 @given(tables())
 def test_every_number_comes_back(made: tuple[pl.DataFrame, bool]) -> None:
     rows, near = made
@@ -237,7 +238,7 @@ def many(count: int, seed: int = 0) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def taken(packed: Packed, found: dict[str, Any]) -> int:
+def taken(packed: PackedPage, found: dict[str, Any]) -> int:
     """Characters of a page."""
     return sum(map(len, packed.blobs.values())) + len(json.dumps(found["palette"], separators=(",", ":")))
 
@@ -247,7 +248,7 @@ def taken(packed: Packed, found: dict[str, Any]) -> int:
 def test_rows_that_do_not_fit_are_the_least_likely(count: int, share: float) -> None:
     rows = many(count)
     side = PackedRun("", "m", SCHEME, rows)
-    whole, packed = Packed({}), Packed({})
+    whole, packed = PackedPage({}), PackedPage({})
     told: list[int] = []
     budget = int(share * taken(whole, packing._details(whole, side, 10**9, told.append)))
     assert told == [*range(packing.BLOCK, count, packing.BLOCK), count]
@@ -283,7 +284,7 @@ def test_progress_counts_the_rows_of_all_runs() -> None:
     told: list[tuple[int, int]] = []
     sides = [PackedRun(k, k, SCHEME, many(600)) for k in "AB"]
     pack(sides, tau=TAU, length=10_000, unit="window", progress=lambda *done: told.append(done))
-    assert told == [(512, 1200), (600, 1200), (1112, 1200), (1200, 1200)]
+    assert told == [(0, 1200), (512, 1200), (600, 1200), (600, 1200), (1112, 1200), (1200, 1200)]
 
 
 def test_equal_columns_of_several_runs_are_stored_once() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.analysis.coverage import character_maximum, coverage
@@ -34,6 +34,7 @@ from rote.store.files import declared, pretty
 from rote.store.manifest import Manifest, NearSearch
 from rote.store.run import Passages, RunView
 from rote.store.summary import SchemeNumbers, Summary
+from tests.cases import cases
 from tests.report.runs import MODEL, Kind, manifest, summary
 
 TOP_K = "temperature=1 top_k=40"
@@ -266,7 +267,7 @@ def test_foreign_text_never_becomes_markup() -> None:
     assert f"What {evil} knows by rote of {evil}" in seen.text["h1"][0]
 
 
-@settings(deadline=None, max_examples=40)
+@cases(40)
 @given(st.lists(st.tuples(st.text(), st.text(min_size=1)), min_size=1, max_size=10))
 def test_passages_are_shown_literally(pairs: list[tuple[str, str]]) -> None:
     examples = {f"w{i}": pair for i, pair in enumerate(pairs)}
@@ -371,7 +372,6 @@ Rows = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(Rows)
 def test_the_strongest_passages_do_not_overlap_a_stronger_one(rows: list[tuple[int, int, float, bool]]) -> None:
     tau = 0.001
@@ -389,7 +389,6 @@ def test_the_strongest_passages_do_not_overlap_a_stronger_one(rows: list[tuple[i
     assert found == [f"w{i}" for i in wanted[:10]]
 
 
-@settings(deadline=None)
 @given(rows=Rows, length=st.integers(400, 2500), tau=st.sampled_from([0.5, 0.001, 1e-4]))
 def test_the_strip_shows_the_highest_probability_in_each_part(
     rows: list[tuple[int, int, float, bool]], length: int, tau: float

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.report.page.run import render_run
@@ -17,6 +17,7 @@ from rote.report.text import numbers
 from rote.report.text.near import _pieces
 from rote.report.text.words import summary_lines
 from rote.store.manifest import NearSearch
+from tests.cases import cases
 from tests.report.page.test_run import Outline, run, table, windows, words
 from tests.report.runs import Kind
 
@@ -125,7 +126,7 @@ def test_foreign_text_in_candidates_never_becomes_markup() -> None:
 Pieces = st.text(st.sampled_from("ab <>&\n\u0301é漢\0"), max_size=40)
 
 
-@settings(deadline=None, max_examples=25)
+@cases(25)
 @given(suffix=Pieces, others=st.lists(Pieces, min_size=1, max_size=3))
 def test_any_difference_can_be_shown(suffix: str, others: list[str]) -> None:
     seen = Outline(page(scores_with(*map(candidate, others)), suffix=f"{suffix}\ud800"))

@@ -38,7 +38,7 @@ def candidates(
     return facts[0], [int(beam) for beam in facts[1]], [int(token) for token in facts[2]]
 
 
-class Search:
+class BeamSearch:
     """Which beams go on, which outputs are finished, and when to stop. It never sees the model.
 
     An output is worth its log-probability divided by its number of tokens (EOS counted) to the power of the length

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from rote.errors import InputError, ModelError
-from rote.extraction.text.beams import Search, candidates
+from rote.extraction.text.beams import BeamSearch, candidates
 from rote.extraction.verbatim import out_of_memory
 from rote.models.base import LogitModel
 
@@ -228,7 +228,7 @@ class _Reader:
     @torch.inference_mode()
     def search(self, count: int, *, label: int) -> Output:
         """Beam search for the `count` tokens after the context, or fewer with an EOS after them."""
-        search = Search(self.writing.beams, self.writing.length_penalty, count, self.eos)
+        search = BeamSearch(self.writing.beams, self.writing.length_penalty, count, self.eos)
         length = self.end - self.start + len(self.bos)
         context, free = self.entries[:length], self.entries[self.writing.context_tokens + 1 :]
         tree = free[:0]  # entries of tokens that some beam has behind it

@@ -27,7 +27,7 @@ from rote.store.manifest import Manifest
 from rote.store.summary import Summary
 from rote.store.table import Row
 
-Passages = Callable[[Row], tuple[str, str]]
+Texts = Callable[[Row], tuple[str, str]]
 
 MISSING = "N/A"  # what the harness writes, and its readers expect, where a standard error is not known
 _LONGEST = 100  # bytes of a name that file names are made of
@@ -116,7 +116,7 @@ class Samples:
         self._origins: list[pl.DataFrame] = []
         self._digest = hashlib.sha256()
 
-    def lines(self, scores: pl.DataFrame, passages: Passages) -> bytes:
+    def lines(self, scores: pl.DataFrame, passages: Texts) -> bytes:
         """A line for each row of the score table that belongs to the task."""
         rows = own_rows(scores, self.task)
         values, first = metrics(rows, self.manifest), sum(each.height for each in self._values)
@@ -145,7 +145,7 @@ class Samples:
         return documents_of(pl.concat(self._origins)) if self._origins else None
 
 
-def _sample(number: int, row: Row, value: Mapping[str, float], passages: Passages) -> dict[str, Any]:
+def _sample(number: int, row: Row, value: Mapping[str, float], passages: Texts) -> dict[str, Any]:
     prefix, suffix = map(whole, passages(dict(row)))
     log_prob = row["log_prob"]
     unknown = row["stopped"] and log_prob > -math.inf  # then log_prob is only an upper bound

@@ -10,7 +10,7 @@ from rote.report.figures.figure import Axis, Figure, Layer
 from rote.report.figures.layers import intervals, made_with, rate_table, rule, sentences, short_scheme
 from rote.report.text import numbers
 from rote.store.summary import Rate
-from rote.store.sweep import Part, SweepResult
+from rote.store.sweep import SweepResult, SweptPart
 
 CHANCE = 0.5
 """The p of the curves against n."""
@@ -32,12 +32,12 @@ def sweep_figures(sweep: SweepResult) -> list[Figure]:
     return [figure for figure in made if figure is not None]
 
 
-def _by_length(sweep: SweepResult, part: Part) -> Figure | None:
+def _by_length(sweep: SweepResult, part: SweptPart) -> Figure | None:
     """Rate at tau against one length, a line for each scheme, or for each other length where there is one scheme."""
     lengths = sweep.lengths.of(part)
     if len(lengths) < 2:
         return None
-    other: Part = "suffix" if part == "prefix" else "prefix"
+    other: SweptPart = "suffix" if part == "prefix" else "prefix"
     layers: list[Layer] = []
     listed: list[tuple[dict[str, str | int], Rate]] = []
     series = list(_series(sweep, other))
@@ -120,7 +120,7 @@ def _prompts(sweep: SweepResult) -> Figure:
     )
 
 
-def _series(sweep: SweepResult, other: Part) -> Iterator[tuple[str, str, int]]:
+def _series(sweep: SweepResult, other: SweptPart) -> Iterator[tuple[str, str, int]]:
     """What each line against a length is of: its label, scheme and other length."""
     schemes, lengths = _schemes(sweep), sweep.lengths.of(other)
     if len(schemes) > 1:

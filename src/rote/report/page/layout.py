@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from rote.report.figures.figure import Figure, as_json
 from rote.report.keys import keyed, mark, marked, plain
-from rote.report.page.pack import Packed
+from rote.report.page.pack import PackedPage
 from rote.report.text import numbers
 
 SCRIPTS = (
@@ -35,7 +35,7 @@ NO_ROWS: dict[str, Any] = {"tau": None, "length": None, "unit": "", "runs": [], 
 """What the script is told on a page without rows: its plots and tables need none."""
 
 
-def render_page(template: str, *, packed: Packed | None, figures: Iterable[Figure], **content: Any) -> str:
+def render_page(template: str, *, packed: PackedPage | None, figures: Iterable[Figure], **content: Any) -> str:
     """A template filled in. `packed` (None: the page shows no rows) and `figures` travel inside it, for its script."""
     drawn = list(figures)
     code = script()

@@ -63,7 +63,7 @@ class PackedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedPage:
     """`data` is JSON for the page; its columns and blocks are names of `blobs`, which are base64."""
 
     data: dict[str, Any]
@@ -86,13 +86,13 @@ def pack(
     unit: str,
     beside: int = 0,
     progress: Callable[[int, int], None] | None = None,
-) -> Packed:
+) -> PackedPage:
     """Everything that the page's script needs of these runs.
 
     `length`: characters of the text that they share. `beside`: bytes of the page that its text takes. `progress` is
     called with how many rows are packed, and of how many.
     """
-    packed = Packed({"tau": tau, "length": length, "unit": unit, "runs": []})
+    packed = PackedPage({"tau": tau, "length": length, "unit": unit, "runs": []})
     exact = sum(side.rows.height * (3 if side.near else 1) for side in sides) <= EXACT
     for side in sides:
         packed.data["runs"].append(
@@ -124,7 +124,7 @@ def _tell(progress: Callable[[int, int], None] | None, before: int, total: int, 
         progress(before + done, total)
 
 
-def _columns(packed: Packed, side: PackedRun, exact: bool) -> dict[str, dict[str, str]]:
+def _columns(packed: PackedPage, side: PackedRun, exact: bool) -> dict[str, dict[str, str]]:
     """By name: the blob, and how it is written. `d4`: differences of 32-bit integers; `f8`, `f4`, `u1`: as in numpy."""
     rows, columns = side.rows, {}
     real = "f8" if exact else "f4"
@@ -144,7 +144,7 @@ def _columns(packed: Packed, side: PackedRun, exact: bool) -> dict[str, dict[str
     return columns
 
 
-def _column(packed: Packed, values: NDArray[Any], kind: str) -> dict[str, str]:
+def _column(packed: PackedPage, values: NDArray[Any], kind: str) -> dict[str, str]:
     if kind == "d4":
         values, dtype = np.diff(values.astype(np.int64), prepend=0), "<i4"
     else:
@@ -170,7 +170,7 @@ def _listed(rows: pl.DataFrame, name: str) -> list[Any] | None:
     return [numbers.literal(value) if isinstance(value, str) else value for value in rows[name].to_list()]
 
 
-def _details(packed: Packed, side: PackedRun, budget: int, tell: Callable[[int], None]) -> dict[str, Any]:
+def _details(packed: PackedPage, side: PackedRun, budget: int, tell: Callable[[int], None]) -> dict[str, Any]:
     """Blocks of the rows' tokens: of all rows, or of the likeliest that fit. `tell`: how many rows were packed."""
     tell(0)
     rows, tokens, order = side.rows, _tokens(side.rows), _likeliest(side.rows, side)
@@ -372,7 +372,7 @@ def near_outputs(candidates: pl.Series) -> list[str]:
     return [json.dumps(own, ensure_ascii=False, separators=(",", ":")) for own in outputs]
 
 
-def _download(packed: Packed, sides: Sequence[PackedRun]) -> dict[str, Any]:
+def _download(packed: PackedPage, sides: Sequence[PackedRun]) -> dict[str, Any]:
     """The table as Parquet, where it fits, for a button of the page."""
     tables = []
     for side in sides:
