@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from tests.reference import decoding, wide
 
 
-@settings(max_examples=200, deadline=None)
+@cases(200)
 @given(
     st.lists(st.integers(-40, 40), min_size=2, max_size=30),
     st.sampled_from([0.0, 0.5, 0.7, 1.0, 2.0]),

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.analysis.near.compare import (
@@ -22,10 +22,11 @@ from rote.analysis.near.compare import (
 from rote.errors import InputError
 from rote.odds import wilson
 from tests.analysis.near.tables import TAU, row, rows, table
+from tests.cases import cases
 from tests.reference import nearverbatim as reference
 
 Rows = list[dict[str, Any]]
-checked = settings(deadline=None, max_examples=50)
+checked = cases(50)
 
 
 @st.composite

@@ -11,11 +11,12 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from rote.report import keys
 from rote.report.text import numbers
+from tests.cases import cases
 from tests.report.page.browser import browser, opened
 
 __all__ = ["browser"]
@@ -168,7 +169,7 @@ def test_durations(page: Any) -> None:
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@cases(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.floats(min_value=-1e5, max_value=0.0), min_size=1, max_size=50),
     st.lists(st.floats(min_value=0.0, max_value=1.0), min_size=1, max_size=50),
