@@ -251,7 +251,7 @@ def test_rows_that_do_not_fit_are_the_least_likely(count: int, share: float) -> 
     whole, packed = PackedPage({}), PackedPage({})
     told: list[int] = []
     budget = int(share * taken(whole, packing._details(whole, side, 10**9, told.append)))
-    assert told == [*range(packing.BLOCK, count, packing.BLOCK), count]
+    assert told == [*range(0, count, packing.BLOCK), count]
     found = packing._details(packed, side, budget, told.append)
     unpackaged = details(packed, {"details": found})
     size = taken(packed, found)
