@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
-from rote.errors import RunError
+from rote.errors import InputError, RunError
 
 FORMAT = 4
 """Of every JSON file that Rote writes; one that differs in it is refused, not guessed at."""
@@ -126,11 +126,27 @@ def read_declared(path: Path, kind: type[Declared], again: str) -> Declared:
     if (own_format := content.get("format")) != FORMAT:
         said = "names no format" if own_format is None else f"has format {own_format!r}"
         raise RunError(f"{path} {said}, but this version of Rote reads format {FORMAT}. {again}")
-    return declared(content, kind, path, again)
+    typed = declared(content, kind, path, again)
+    if missing := next(_missing(plain(typed), content), None):
+        raise RunError(f"{path} is damaged: Object missing required field {missing}. {again}")
+    return typed
 
 
 def declared(content: Any, kind: type[Declared], path: Path, again: str) -> Declared:
     try:
         return msgspec.convert(content, kind)
-    except msgspec.ValidationError as error:
-        raise RunError(f"{path} is damaged: {error}. {again}") from error
+    except (msgspec.ValidationError, InputError) as error:
+        raise RunError(f"{path} is damaged: {str(error).rstrip('.')}. {again}") from error
+
+
+def _missing(written: Any, content: Any, place: str = "$") -> Iterator[str]:
+    """Fields that are always written and that a file lacks: a default, meant for Python's callers, was taken for them."""
+    if isinstance(written, dict):
+        for name, value in written.items():
+            if name not in content:
+                yield f"`{name}` - at `{place}`"
+            else:
+                yield from _missing(value, content[name], f"{place}.{name}")
+    elif isinstance(written, list):
+        for value, own in zip(written, content, strict=True):
+            yield from _missing(value, own, f"{place}[...]")
