@@ -140,7 +140,7 @@ def declared(content: Any, kind: type[Declared], path: Path, again: str) -> Decl
 
 
 def _missing(written: Any, content: Any, place: str = "$") -> Iterator[str]:
-    """Fields that are always written and that a file lacks: a default, meant for Python's callers, was taken for them."""
+    """Fields that are always written and that a file lacks: a default, meant for Python callers, was taken for them."""
     if isinstance(written, dict):
         for name, value in written.items():
             if name not in content:
