@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rote.analysis.similarity import NORMALISATION, Similarity, similarity
+from rote.analysis.similarity import NORMALISATION, Piece, Similarity, similarity
 from rote.corpus.windows import lone_surrogate, plain_backend
 from rote.errors import InputError, RunError
 from rote.extraction.text.reconstruct import Context, Writing, check_writing, longest_context, write_on
@@ -21,6 +21,7 @@ from rote.store.files import FORMAT, digest, line, locked, pretty, write_whole
 from rote.store.manifest import ReconstructionManifest, Source, made_with, now
 from rote.store.reconstruction import (
     Break,
+    DiffLine,
     FirstDifference,
     LongestMatch,
     ReconstructionSummary,
@@ -149,7 +150,9 @@ def _finish(written: Reconstruction, model: LogitModel, truth_name: str | None) 
     truth = written.truth
     compared = None if truth is None else similarity(truth, text, seed=written.seed)
     if compared is not None:
-        write_whole(written.folder / "diff.jsonl", b"".join(line(piece) for piece in _pieces(compared)))
+        write_whole(
+            written.folder / "diff.jsonl", b"".join(line(_diff_line(piece, compared)) for piece in compared.pieces)
+        )
     known = None
     if truth is not None:
         name = _name_before(written) if truth_name is None else truth_name
@@ -235,21 +238,12 @@ def _similarity(compared: Similarity) -> SimilarityNumbers:
     )
 
 
-def _pieces(compared: Similarity) -> list[dict[str, Any]]:
-    """The alignment as lines: word numbers in truth and generated text, and the words where they differ."""
-    return [
-        {
-            "kind": piece.kind,
-            "truth": [piece.first, piece.last],
-            "generated": [piece.other_first, piece.other_last],
-            **(
-                {}
-                if piece.kind == "equal"
-                else {
-                    "truth_text": " ".join(compared.truth[piece.first : piece.last]),
-                    "generated_text": " ".join(compared.generated[piece.other_first : piece.other_last]),
-                }
-            ),
-        }
-        for piece in compared.pieces
-    ]
+def _diff_line(piece: Piece, compared: Similarity) -> DiffLine:
+    same = piece.kind == "equal"
+    return DiffLine(
+        kind=piece.kind,
+        truth=(piece.first, piece.last),
+        generated=(piece.other_first, piece.other_last),
+        truth_text=None if same else " ".join(compared.truth[piece.first : piece.last]),
+        generated_text=None if same else " ".join(compared.generated[piece.other_first : piece.other_last]),
+    )

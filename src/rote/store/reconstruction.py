@@ -116,6 +116,17 @@ class ReconstructionSummary:
     versions: dict[str, str]
 
 
+@dataclass(frozen=True, kw_only=True)
+class DiffLine:
+    """One line of diff.jsonl: a stretch of the alignment, by word numbers, and its words where the texts differ."""
+
+    kind: str
+    truth: tuple[int, int]
+    generated: tuple[int, int]
+    truth_text: str | None = None
+    generated_text: str | None = None
+
+
 @dataclass(frozen=True)
 class StoredReconstruction:
     """One folder: the chunks of a text that a model wrote on from its seed."""

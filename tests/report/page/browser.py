@@ -17,6 +17,11 @@ from rote.report.figures.figure import Figure
 from rote.report.page.layout import SCRIPTS, _drawn, _plot, environment, script_hash
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright found: install Rote with its dev extra")
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="no axe found: install Rote with its dev extra"
+)
+
+SERIOUS = ("serious", "critical")
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = (
@@ -72,6 +77,15 @@ def opened(browser: Any, path: Path, **context: Any) -> Iterator[Any]:
         assert not wrong, wrong
     finally:
         own.close()
+
+
+def serious_faults(page: Any, scheme: str) -> list[tuple[str, list[str]]]:
+    """What axe finds seriously wrong: by every rule in the light; in the dark by contrast, which may differ there."""
+    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    if scheme == "dark":
+        options["runOnly"] = ["color-contrast"]
+    serious = [v for v in axe.Axe().run(page, options=options).response["violations"] if v["impact"] in SERIOUS]
+    return [(v["id"], [node["html"] for node in v["nodes"]][:3]) for v in serious]
 
 
 PAGE = """{% extends "base.html.j2" %}{% import "macros.html.j2" as page %}

@@ -11,13 +11,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 import rote
 from rote import Example, Run
 from rote.report.text import numbers
 from tests.conftest import ROOT
-from tests.report.page.browser import browser, opened
+from tests.report.page.browser import browser, opened, serious_faults
 from tests.report.page.pagetruth import ComparisonTruth, ReconstructionTruth, SweepTruth
 from tests.report.test_keys import page_of, problems, problems_of_plots, problems_of_strips
 
@@ -404,6 +403,4 @@ def test_nothing_seriously_wrong_for_people_who_cannot_see_or_point(
             page.wait_for_selector("#passage-panel .facts")
         page.evaluate("document.querySelectorAll('details').forEach((d) => (d.open = true))")
         page.evaluate("dispatchEvent(new Event('beforeprint'))")  # draws every plot
-        found = Axe().run(page)
-        serious = [v for v in found.response["violations"] if v["impact"] in ("serious", "critical")]
-        assert not serious, [(v["id"], [n["html"] for n in v["nodes"]][:3]) for v in serious]
+        assert serious_faults(page, scheme) == []

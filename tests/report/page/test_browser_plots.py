@@ -25,7 +25,7 @@ from rote.report.page.layout import SCRIPTS
 from rote.report.page.pack import PackedRun, pack
 from rote.report.text import numbers
 from tests.report.figures import figureruns
-from tests.report.page.browser import browser, opened, plot_page
+from tests.report.page.browser import browser, opened, plot_page, serious_faults
 
 __all__ = ["browser"]
 
@@ -693,7 +693,6 @@ def test_a_table_is_searched_literally(browser: Any, folder: Path) -> None:
 
 
 def test_axe_finds_nothing_serious(browser: Any, folder: Path) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     rows = figureruns.rows(60, 1, tolerance=2)
     figures = run_figures(figureruns.finished(rows, tolerance=2), rows)
     chosen = [one for one in figures if one.name in ("prompts", "unlocked", "shells", "cost")]
@@ -704,8 +703,4 @@ def test_axe_finds_nothing_serious(browser: Any, folder: Path) -> None:
             page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
             picture(page, "prompts").focus()
             page.keyboard.press("Home")
-            found = axe.Axe().run(page).response["violations"]
-            serious = [
-                (one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")
-            ]
-            assert not serious
+            assert serious_faults(page, scheme) == []
