@@ -43,23 +43,24 @@ def file_of(document: str) -> Path:
 
 @pytest.fixture(scope="module")
 def known(bundled: Any, alice: str, tmp_path_factory: pytest.TempPathFactory) -> rote.Run:
-    """Windows a little closer than a suffix is long: nearly every character lies in one."""
-    return rote.scan(alice, bundled, out=tmp_path_factory.mktemp("known"), stride=130)
+    """Windows a little closer than a suffix is long: nearly every character of this half of the book lies in one."""
+    return rote.scan(alice[: len(alice) // 2], bundled, out=tmp_path_factory.mktemp("known"), stride=130)
 
 
 @pytest.fixture(scope="module")
 def unseen(bundled: Any, gatsby: str, tmp_path_factory: pytest.TempPathFactory) -> rote.Run:
-    return rote.scan(gatsby, bundled, out=tmp_path_factory.mktemp("unseen"), stride=500)
+    return rote.scan(gatsby, bundled, out=tmp_path_factory.mktemp("unseen"), stride=800)
 
 
-def test_alice_is_known_by_heart(known: rote.Run) -> None:
-    probabilities = np.exp(known.scores["log_prob"].to_numpy())
+def test_alice_is_known_by_heart(bundled: Any, alice: str, known: rote.Run) -> None:
+    rest = rote.verbatim(bundled, rote.windows(alice[len(alice) // 2 :], bundled.tokenizer, stride=700))
+    probabilities = np.exp([*known.scores["log_prob"], *(result.log_prob for result in rest)])
     assert (probabilities >= 0.5).mean() >= 0.98
     assert (probabilities >= TAU).mean() >= 0.99
 
 
 def test_gatsby_was_never_seen(bundled: Any, gatsby: str, unseen: rote.Run) -> None:
-    assert unseen.scores.height > 500
+    assert unseen.scores.height > 300
     assert (unseen.scores["log_prob"] < math.log(TAU)).all()
     assert not unseen.scores["greedy"].any()
     some = rote.windows(gatsby, bundled.tokenizer, stride=5000)

@@ -34,8 +34,8 @@ SCHEMES = [
 
 def known_and_unknown(model: Any, alice: str, gatsby: str) -> list[Example]:
     """Windows of a memorized and of an unseen text: probabilities near 1, tiny, and zero."""
-    seen = rote.windows(alice[20_000:24_000], model.tokenizer, stride=200)
-    unseen = rote.windows(gatsby[5_000:9_000], model.tokenizer, stride=400)
+    seen = rote.windows(alice[20_000:24_000], model.tokenizer, stride=400)
+    unseen = rote.windows(gatsby[5_000:9_000], model.tokenizer, stride=700)
     return [Example(f"{name}{e.id}", e.prefix, e.suffix) for name, part in (("a", seen), ("g", unseen)) for e in part]
 
 

@@ -172,8 +172,8 @@ def test_the_summary_of_stopped_rows_leaves_room_for_them(
     assert early.summary.token_evals == early.scores["token_evals"].sum() < full.summary.token_evals
 
 
-def test_kill_minus_nine_three_times(bundled: Any, alice: str, tmp_path: Path) -> None:
-    text = alice[:4200]  # twelve shards of 32 windows
+def test_kill_minus_nine_again_and_again(bundled: Any, alice: str, tmp_path: Path) -> None:
+    text = alice[:3200]  # nine shards of 32 windows
     (tmp_path / "book.txt").write_text(text)
     folder = tmp_path / "killed"
     command: list[str | Path] = [
@@ -190,7 +190,7 @@ def test_kill_minus_nine_three_times(bundled: Any, alice: str, tmp_path: Path) -
     ]
     rng = random.Random(1)
     stored = 0
-    for _ in range(3):
+    for _ in range(2):
         with rote_process(*command, before=SMALL_SHARDS) as process:
             wait_for_shards(process, folder, stored + 1)
             time.sleep(0.2 * rng.random())
@@ -199,7 +199,7 @@ def test_kill_minus_nine_three_times(bundled: Any, alice: str, tmp_path: Path) -
         stored = len(Run.open(folder).shards())
         with pytest.raises(RunError, match="unfinished"):
             _ = Run.open(folder).summary
-    assert stored < Run.open(folder).manifest.shards >= 10
+    assert stored < Run.open(folder).manifest.shards >= 7
     with rote_process(*command, before=SMALL_SHARDS) as process:
         out, err = process.communicate()
         assert process.returncode == 0, err
@@ -265,7 +265,7 @@ def test_progress_starts_where_the_run_stood(undisturbed: Run, model: Any, text:
 
 
 def test_sigint_says_how_to_go_on(bundled: Any, alice: str, tmp_path: Path) -> None:
-    text = alice[5000:7500]
+    text = alice[5000:6600]
     (tmp_path / "book.txt").write_text(text)
     folder = tmp_path / "run"
     command: list[str | Path] = [

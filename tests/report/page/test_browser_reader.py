@@ -33,9 +33,9 @@ TAU = math.log(0.001)
 def scanned(bundled: Any, alice: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A text that is known in parts, with everything in it that could break a page."""
     text = alice[3000:5200] + NASTY + "x<y " * 2500 + "\n" + alice[8000:9500]
-    near = rote.Near(tolerance=2, budget=200, until="worthwhile")  # of what is not known, a first pass is enough
+    near = rote.Near(tolerance=2, budget=130, until="worthwhile")  # of what is not known, a first pass is enough
     hot = rote.Scheme(temperature=1.5, top_k=None)  # what the model knows comes out with all sorts of probabilities
-    return rote.scan(text, bundled, out=tmp_path_factory.mktemp("runs") / "nasty", stride=40, near=near, schemes=[hot])
+    return rote.scan(text, bundled, out=tmp_path_factory.mktemp("runs") / "nasty", stride=60, near=near, schemes=[hot])
 
 
 @pytest.fixture(scope="module")
@@ -195,9 +195,11 @@ def test_where_windows_were_given_up_a_strip_claims_no_more_than_is_known(
 
 def test_clicking_a_strip_opens_the_passage_and_brings_it_into_view(page: Any, scanned: Run) -> None:
     best = best_by_character(scanned.scores, len(scanned.text or ""), "log_prob")
+    alike = (at for at in range(int(0.9 * len(best)), len(best) - 20) if len(set(best[at - 20 : at + 20])) == 1)
+    at = next(alike)  # a pixel is some fifteen characters
     canvas = page.locator("#lanes canvas").first
     box = canvas.bounding_box()
-    page.mouse.click(box["x"] + 0.9 * box["width"], box["y"] + 5)
+    page.mouse.click(box["x"] + at / len(best) * box["width"], box["y"] + 5)
     page.wait_for_selector("#passage-panel .facts")
     chosen = page.locator("#page-text .chosen").first
     assert chosen.is_visible()
@@ -205,8 +207,7 @@ def test_clicking_a_strip_opens_the_passage_and_brings_it_into_view(page: Any, s
     assert host["y"] <= place["y"] <= host["y"] + host["height"]
     key = page.get_attribute("#passage-panel .facts .first data", "data-key")
     row = scanned.scores.filter(pl.col("example_id") == key.split("/")[1]).row(0, named=True)
-    at = int(0.9 * len(best))
-    assert row["log_prob"] == max(best[at - 10 : at + 10])
+    assert row["log_prob"] == best[at] >= TAU
 
 
 def panel(page: Any) -> dict[str, str]:
