@@ -66,7 +66,7 @@ def main() -> None:
     arguments = parser.parse_args()
     model: Any = rote.load(arguments.model, device=arguments.device, compile=False)
     ids = model.tokenizer.backend_tokenizer.encode(BUNDLED_TEXT.read_bytes().decode(), add_special_tokens=False).ids
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {model.identity()['device']}")
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {model.identity().device}")
     print("| beams | method | seconds | tokens a second | evaluations a token | first difference |")
     print("|---|---|---|---|---|---|")
     for beams in arguments.beams:

@@ -95,7 +95,7 @@ def check(
     label = manifest.schemes[0] if scheme is None else scheme
     if label not in manifest.schemes:
         raise InputError(f"{folder} has no scores under {label!r}; its schemes are: {'; '.join(manifest.schemes)}.")
-    rows = run.scores.filter(pl.col("scheme") == label)
+    rows = run.rows(label)
     chosen = _chosen(rows, examples, passages, samples)
     made = _examples(run, model.tokenizer, chosen)
     tell = progress or (lambda done, total: None)

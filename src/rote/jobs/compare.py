@@ -70,7 +70,7 @@ class Side:
         return f"{self.run.folder}{own}"
 
     def rows(self) -> pl.DataFrame:
-        return self.run.scores.filter(pl.col("scheme") == self.scheme)
+        return self.run.rows(self.scheme)
 
     def compared(self) -> tuple[pl.DataFrame, int]:
         """The rows that are compared, and how many more there are: a held-out corpus is a control, not a part."""

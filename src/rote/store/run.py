@@ -126,7 +126,8 @@ class RunView(Finished):
     @cached_property
     def rows(self) -> pl.DataFrame:
         """The rows of the first scheme."""
-        return self.scores.filter(pl.col("scheme") == str(self.scheme))
+        several = len(self.manifest.schemes) > 1
+        return self.scores.filter(pl.col("scheme") == str(self.scheme)) if several else self.scores
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,10 @@ class StoredRun:
         """One row per example and scheme, in the order of the examples."""
         shards = list(self.parts())
         return pl.concat(shards) if shards else EMPTY
+
+    def rows(self, scheme: str) -> pl.DataFrame:
+        """The rows of one scheme; without a copy where there is no other."""
+        return self.scores if self.manifest.schemes == [scheme] else self.scores.filter(pl.col("scheme") == scheme)
 
     def parts(self) -> Iterator[pl.DataFrame]:
         """The score table, shard by shard: for what need not hold it whole."""
