@@ -118,7 +118,7 @@ VERSIONED = {("store", "manifest.py"), ("jobs", "doctor.py"), ("cli", "main.py")
 
 WITHIN = {
     "rote.report": ({"keys"}, {"text"}, {"figures"}, {"page", "export"}),
-    "rote.extraction": ({"verbatim", "sampler"}, {"near", "text"}),
+    "rote.extraction": ({"verbatim", "generations"}, {"near", "text"}),
 }
 """The same within rooms that have several parts."""
 

@@ -13,7 +13,7 @@ import pytest
 import rote
 from rote import GREEDY, Scheme
 from rote.analysis.empirical import smallest_of, two_sided
-from rote.extraction.sampler import generations
+from rote.extraction.generations import generations
 from rote.jobs.check import check
 from rote.models.huggingface import HuggingFaceModel
 from rote.store.manifest import scheme_of
@@ -48,7 +48,7 @@ def test_seeds_batches_and_greedy(small: HuggingFaceModel, monkeypatch: pytest.M
     first = list(generations(small, example, Scheme(1.0, None), samples=50, seed=1))
     assert list(generations(small, example, Scheme(1.0, None), samples=50, seed=1)) == first
     assert list(generations(small, example, Scheme(1.0, None), samples=50, seed=2)) != first
-    monkeypatch.setattr("rote.extraction.sampler.ROWS", 7)
+    monkeypatch.setattr("rote.extraction.generations.ROWS", 7)
     parts = list(generations(small, example, Scheme(1.0, None), samples=50, seed=1))
     assert len(parts) == 50
     assert len(set(parts)) > 7  # batches differ from one another

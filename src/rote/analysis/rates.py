@@ -1,4 +1,4 @@
-"""Rates over a set of examples: which share of them a model gives back, and how sure that share is.
+"""Rates over a set of examples, the (n, p) table among them: which share a model gives back, and how sure that is.
 
 Two uncertainties stand beside every rate. `rate` and `rate_upper` differ where scoring stopped early: a stopped row's
 log_prob is only an upper bound on log p_z, so `rate` takes the row as never extracted and `rate_upper` as likely as its

@@ -14,7 +14,7 @@ from rote.analysis.empirical import Agreement, agreement, smallest_of, spread_ov
 from rote.corpus.windows import windows
 from rote.decoding import GREEDY
 from rote.errors import InputError, RunError
-from rote.extraction.sampler import generations
+from rote.extraction.generations import generations
 from rote.models.base import GeneratingModel, LogitModel, ModelIdentity
 from rote.store.manifest import Source, refuse_other_model, scheme_of
 from rote.store.open import open_run

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from rote.analysis.groups import documents_of, sampled_rates, with_origin
 from rote.analysis.near.rates import near_rates
 from rote.analysis.rates import rates
 from rote.errors import InputError, RunError
+from rote.jobs.report import write_page
 from rote.jobs.summary import THRESHOLDS
 from rote.report.figures.comparison import run_label
 from rote.report.page.comparison import render_comparison
@@ -33,8 +33,9 @@ from rote.store.comparison import (
     NearComparison,
     Pair,
     StoredComparison,
+    write_comparison,
 )
-from rote.store.files import FORMAT, make_folder, plain, pretty, write_whole
+from rote.store.files import FORMAT, plain, pretty
 from rote.store.manifest import Manifest, scheme_of
 from rote.store.open import open_run
 from rote.store.run import Finished, Passages, StoredRun
@@ -92,16 +93,9 @@ class Comparison:
 
     def write(self, folder: str | Path) -> Path:
         """Write comparison.json, differences.parquet, differences.csv and report.html; return the page's path."""
-        out = Path(folder)
-        if (out / "manifest.json").exists():
-            raise RunError(f"{out} holds a run; choose another --out for the comparison.")
-        make_folder(out)
         page = self.page()
-        for suffix, writer in ((".parquet", self.table.write_parquet), (".csv", self.table.write_csv)):
-            _write_table(out / f"differences{suffix}", writer)
-        write_whole(out / "comparison.json", pretty(self.result))
-        write_whole(out / "report.html", page.encode("utf-8", "replace"))
-        return out / "report.html"
+        write_comparison(Path(folder), self.result, self.table)
+        return write_page(Path(folder), page)
 
     def page(self) -> str:
         """The comparison as HTML, with what is shown of single passages."""
@@ -372,9 +366,3 @@ def _with_text(table: pl.DataFrame, rows: pl.DataFrame, passages: Passages) -> p
     suffixes = [passages[row][1] for row in rows.select("example_id", "start", "suffix_start", "suffix_end").to_dicts()]
     clean = [suffix.encode("utf-8", "replace").decode() for suffix in suffixes]
     return table.with_columns(pl.Series("suffix", clean, dtype=pl.String))
-
-
-def _write_table(path: Path, writer: Callable[[io.BytesIO], object]) -> None:
-    buffer = io.BytesIO()
-    writer(buffer)
-    write_whole(path, buffer.getvalue())

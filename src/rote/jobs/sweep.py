@@ -21,9 +21,9 @@ from rote.jobs.open import Run, Sweep
 from rote.jobs.progress import Progress, quiet
 from rote.jobs.score import score_examples
 from rote.models.base import LogitModel
-from rote.store.files import FORMAT, pretty, write_whole
+from rote.store.files import FORMAT
 from rote.store.manifest import SweptLengths, scheme_of
-from rote.store.sweep import Lengths, Point, SweepResult, SweepSource, part
+from rote.store.sweep import Lengths, Point, SweepResult, SweepSource, finish_sweep, part
 from rote.tokens import Example
 
 
@@ -81,7 +81,7 @@ def sweep(
         lengths=lengths,
         points=points,
     )
-    write_whole(Path(out) / "sweep.json", pretty(result))
+    finish_sweep(Path(out), result)
     made = Sweep(Path(out))
     made.report()
     return made

@@ -1,1 +1,1 @@
-"""The report: a run's manifest, summary and score table as one self-contained HTML page."""
+"""The report: numbers as words, plots, pages and tables for other programs. Nothing is read or written here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Literal
 import polars as pl
 
 from rote.errors import RunError
-from rote.store.files import read_declared
+from rote.store.files import make_folder, pretty, read_declared, write_whole
 from rote.store.manifest import NearSearch, Source, Windows
 from rote.store.summary import Coverage, NearRate, Rates, Share
 
@@ -230,6 +231,18 @@ class ComparisonResult:
         """Characters of the text that was scanned."""
         assert self.source.characters is not None
         return self.source.characters
+
+
+def write_comparison(folder: Path, result: ComparisonResult, table: pl.DataFrame) -> None:
+    """Write comparison.json, and the table of differences as Parquet and as CSV."""
+    if (folder / "manifest.json").exists():
+        raise RunError(f"{folder} holds a run; choose another --out for the comparison.")
+    make_folder(folder)
+    for suffix, writer in ((".parquet", table.write_parquet), (".csv", table.write_csv)):
+        buffer = io.BytesIO()
+        writer(buffer)
+        write_whole(folder / f"differences{suffix}", buffer.getvalue())
+    write_whole(folder / "comparison.json", pretty(result))
 
 
 @dataclass(frozen=True)

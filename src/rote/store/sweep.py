@@ -10,7 +10,7 @@ from typing import Literal
 
 from rote.errors import RunError
 from rote.models.base import ModelIdentity
-from rote.store.files import read_declared
+from rote.store.files import pretty, read_declared, write_whole
 from rote.store.run import Finished, StoredRun
 from rote.store.summary import Rates
 
@@ -104,6 +104,10 @@ class StoredSweep:
             if not (run.folder / "manifest.json").is_file():
                 raise RunError(f"{run.folder}, a run of this sweep, is not there. Run the command that made it again.")
         return {run.folder.name: run.finished for run in runs}
+
+
+def finish_sweep(folder: Path, result: SweepResult) -> None:
+    write_whole(folder / "sweep.json", pretty(result))
 
 
 def part(length: int) -> str:

@@ -26,9 +26,9 @@ from rote.report.page.blocks import EXAMPLES, exact, example_blocks, taken, text
 from rote.report.page.layout import render_page
 from rote.report.page.pack import PackedRun, pack
 from rote.report.text import numbers
-from rote.report.text.drawn import sampled_section
 from rote.report.text.method import meaning, method
 from rote.report.text.near import near_facts, near_section, variants
+from rote.report.text.rate import sampled_section
 from rote.report.text.spots import longest_table, spots_table
 from rote.report.text.strip import strip
 from rote.report.text.tables import (

@@ -7,8 +7,8 @@ import polars as pl
 from rote.models.base import ModelIdentity
 from rote.report.keys import derived
 from rote.report.text import numbers
-from rote.report.text.drawn import sample_facts
 from rote.report.text.near import near_method
+from rote.report.text.rate import sample_facts
 from rote.store.manifest import Source
 from rote.store.run import Finished
 from rote.store.summary import Rates

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from rote.report.keys import derived, plain
 from rote.report.text import numbers
-from rote.report.text.drawn import sample_facts, sampled_headline, sampled_lede, sampled_lines
 from rote.report.text.method import cost, numeric_doubt, parts_within
+from rote.report.text.rate import sample_facts, sampled_headline, sampled_lede, sampled_lines
 from rote.report.text.spots import longest_sentence
 from rote.store.run import Finished
 from rote.store.summary import NearSummary
