@@ -200,10 +200,9 @@ def test_kill_minus_nine_again_and_again(bundled: Any, alice: str, tmp_path: Pat
         with pytest.raises(RunError, match="unfinished"):
             _ = Run.open(folder).summary
     assert stored < Run.open(folder).manifest.shards >= 7
-    with rote_process(*command, before=SMALL_SHARDS) as process:
-        out, err = process.communicate()
-        assert process.returncode == 0, err
-        assert "can be drawn out" in out
+    finished = rote_here(*command)
+    assert finished.code == 0, finished.err
+    assert "can be drawn out" in finished.out
     undisturbed = rote.scan(text, bundled, out=tmp_path / "undisturbed", name="book.txt", prefix=30, suffix=30)
     same_table(Run.open(folder), undisturbed)
 

@@ -33,9 +33,10 @@ TAU = math.log(0.001)
 def scanned(bundled: Any, alice: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A text that is known in parts, with everything in it that could break a page."""
     text = alice[3000:5200] + NASTY + "x<y " * 2500 + "\n" + alice[8000:9500]
-    near = rote.Near(tolerance=2, budget=130, until="worthwhile")  # of what is not known, a first pass is enough
+    near = rote.Near(tolerance=2, budget=90, until="worthwhile")  # of what is not known, a first pass is enough
     hot = rote.Scheme(temperature=1.5, top_k=None)  # what the model knows comes out with all sorts of probabilities
-    return rote.scan(text, bundled, out=tmp_path_factory.mktemp("runs") / "nasty", stride=60, near=near, schemes=[hot])
+    out = tmp_path_factory.mktemp("runs") / "nasty"
+    return rote.scan(text, bundled, out=out, prefix=25, suffix=30, stride=60, near=near, schemes=[hot])
 
 
 @pytest.fixture(scope="module")
