@@ -1,6 +1,7 @@
 """How many cases a property test tries: as many as it says, or a part of them, by hypothesis' profile.
 
-`pytest` tries a quarter. `pytest --hypothesis-profile=full -m hypothesis` tries all.
+`pytest` tries a quarter. `pytest --hypothesis-profile=full -m 'hypothesis or scaled'` tries all; tests that are marked
+`scaled` have no property but many examples, of which they take fewer as well.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ ALL = 100
 """Examples of hypothesis' own default, which the profile "full" keeps."""
 
 LEAST = 5
+
+
+def all_cases() -> bool:
+    """Whether everything is tried: what a test marked `scaled` makes of it is its own business."""
+    return settings.default.max_examples >= ALL  # type: ignore[union-attr]
 
 
 def cases(number: int, **more: Any) -> settings:

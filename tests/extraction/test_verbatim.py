@@ -17,7 +17,7 @@ import rote
 from rote import GREEDY, Example, Scheme, Verbatim, verbatim
 from rote.errors import InputError, ModelError
 from rote.extraction.verbatim import HEAD_BYTES
-from tests.cases import cases
+from tests.cases import all_cases, cases
 from tests.extraction.near.test_search import CoarseModel
 from tests.fakes import HashModel
 from tests.reference import decoding
@@ -34,8 +34,8 @@ SCHEMES = [
 
 def known_and_unknown(model: Any, alice: str, gatsby: str) -> list[Example]:
     """Windows of a memorized and of an unseen text: probabilities near 1, tiny, and zero."""
-    seen = rote.windows(alice[20_000:24_000], model.tokenizer, stride=400)
-    unseen = rote.windows(gatsby[5_000:9_000], model.tokenizer, stride=700)
+    seen = rote.windows(alice[20_000:24_000], model.tokenizer, stride=200 if all_cases() else 400)
+    unseen = rote.windows(gatsby[5_000:9_000], model.tokenizer, stride=400 if all_cases() else 700)
     return [Example(f"{name}{e.id}", e.prefix, e.suffix) for name, part in (("a", seen), ("g", unseen)) for e in part]
 
 
@@ -351,6 +351,7 @@ def test_no_examples_no_results() -> None:
 # --- the bundled model
 
 
+@pytest.mark.scaled
 def test_agrees_with_float64_from_raw_logits(bundled: Any, alice: str, gatsby: str) -> None:
     examples = known_and_unknown(bundled, alice, gatsby)
     results = iter(verbatim(bundled, examples, SCHEMES))
@@ -371,6 +372,7 @@ def test_agrees_with_float64_from_raw_logits(bundled: Any, alice: str, gatsby: s
     assert skipped <= 1
 
 
+@pytest.mark.scaled
 def test_batch_mates_do_not_change_a_number(bundled: Any, alice: str, gatsby: str) -> None:
     examples = known_and_unknown(bundled, alice, gatsby)
     long = rote.windows(alice[30_000:34_000], bundled.tokenizer, prefix=300, suffix=200, stride=1000)
@@ -382,6 +384,7 @@ def test_batch_mates_do_not_change_a_number(bundled: Any, alice: str, gatsby: st
     assert exempt < 0.01 * sum(len(r.margins) for r in alone)
 
 
+@pytest.mark.scaled
 def test_one_pass_gives_each_scheme_what_it_gets_alone(bundled: Any, alice: str, gatsby: str) -> None:
     examples = known_and_unknown(bundled, alice, gatsby)[:6]
     together = verbatim(bundled, examples, SCHEMES)
@@ -390,6 +393,7 @@ def test_one_pass_gives_each_scheme_what_it_gets_alone(bundled: Any, alice: str,
             assert a.log_prob == b.log_prob
 
 
+@pytest.mark.scaled
 def test_greedy_flag_is_what_generation_does(bundled: Any, alice: str, gatsby: str) -> None:
     examples = known_and_unknown(bundled, alice, gatsby)
     for example, result in zip(examples, verbatim(bundled, examples), strict=True):

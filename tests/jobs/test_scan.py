@@ -22,6 +22,7 @@ from rote.analysis.rates import CHANCES, QUERIES
 from rote.models.huggingface import HuggingFaceModel
 from rote.store.summary import Rate, RateName
 from tests import tiny
+from tests.cases import all_cases
 from tests.cli.command import rote_here, rote_process
 from tests.jobs.support import SIZES, SMALLEST_SHARD, Killed, same_table, wait_for_shards
 from tests.reference import coverage as reference_coverage
@@ -172,8 +173,9 @@ def test_the_summary_of_stopped_rows_leaves_room_for_them(
     assert early.summary.token_evals == early.scores["token_evals"].sum() < full.summary.token_evals
 
 
+@pytest.mark.scaled
 def test_kill_minus_nine_again_and_again(bundled: Any, alice: str, tmp_path: Path) -> None:
-    text = alice[:3200]  # nine shards of 32 windows
+    text = alice[: 4200 if all_cases() else 3200]  # twelve or nine shards of 32 windows
     (tmp_path / "book.txt").write_text(text)
     folder = tmp_path / "killed"
     command: list[str | Path] = [
@@ -190,7 +192,7 @@ def test_kill_minus_nine_again_and_again(bundled: Any, alice: str, tmp_path: Pat
     ]
     rng = random.Random(1)
     stored = 0
-    for _ in range(2):
+    for _ in range(3 if all_cases() else 2):
         with rote_process(*command, before=SMALL_SHARDS) as process:
             wait_for_shards(process, folder, stored + 1)
             time.sleep(0.2 * rng.random())
@@ -199,7 +201,7 @@ def test_kill_minus_nine_again_and_again(bundled: Any, alice: str, tmp_path: Pat
         stored = len(Run.open(folder).shards())
         with pytest.raises(RunError, match="unfinished"):
             _ = Run.open(folder).summary
-    assert stored < Run.open(folder).manifest.shards >= 7
+    assert stored < Run.open(folder).manifest.shards >= (10 if all_cases() else 7)
     finished = rote_here(*command)
     assert finished.code == 0, finished.err
     assert "can be drawn out" in finished.out
@@ -263,8 +265,9 @@ def test_progress_starts_where_the_run_stood(undisturbed: Run, model: Any, text:
     assert scored == sorted(scored)
 
 
+@pytest.mark.scaled
 def test_sigint_says_how_to_go_on(bundled: Any, alice: str, tmp_path: Path) -> None:
-    text = alice[5000:6600]
+    text = alice[5000 : 7500 if all_cases() else 6600]
     (tmp_path / "book.txt").write_text(text)
     folder = tmp_path / "run"
     command: list[str | Path] = [
