@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 
 from rote.corpus.windows import windows
-from rote.decoding import Scheme
 from rote.extraction.verbatim import Verbatim
 from rote.jobs.open import Run
 from rote.jobs.summary import summarise
 from rote.models.base import ModelIdentity
 from rote.models.tokenizer import load_tokenizer
+from rote.scheme import Scheme
 from rote.store.files import FORMAT, digest
 from rote.store.manifest import Manifest, NearSearch, Source, Windows, made_with, now
 from rote.store.run import add_shard, begin, finish

@@ -10,9 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rote.decoding import GREEDY, Scheme, TargetScores, target_scores
+from rote.decoding import TargetScores, target_scores
 from rote.errors import InputError
 from rote.largest import largest, largest_with_ids
+from rote.scheme import GREEDY, Scheme
 from tests.cases import cases
 from tests.reference import decoding as reference
 

@@ -11,7 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rote.decoding import GREEDY, Scheme, Support, support
+from rote.decoding import Support, support
+from rote.scheme import GREEDY, Scheme
 from tests.cases import cases
 from tests.reference import decoding as reference
 from tests.test_decoding import VALUES

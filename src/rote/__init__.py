@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rote.corpus.windows import windows
-    from rote.decoding import GREEDY, Scheme
     from rote.errors import InputError, ModelError, RoteError, RunError
     from rote.extraction.near.results import NearVerbatim
     from rote.extraction.near.search import Near, near_verbatim
@@ -28,12 +27,13 @@ if TYPE_CHECKING:
     from rote.jobs.sweep import sweep
     from rote.models.base import LogitModel, load
     from rote.odds import at_least_once, expected_queries, queries_needed
+    from rote.scheme import GREEDY, Scheme
     from rote.tokens import Example
 
 _HOME = {
     "windows": "rote.corpus.windows",
-    "GREEDY": "rote.decoding",
-    "Scheme": "rote.decoding",
+    "GREEDY": "rote.scheme",
+    "Scheme": "rote.scheme",
     "InputError": "rote.errors",
     "ModelError": "rote.errors",
     "RoteError": "rote.errors",

@@ -13,70 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rote.errors import InputError
 from rote.largest import largest, largest_with_ids
-
-
-@dataclass(frozen=True, slots=True)
-class Scheme:
-    """How the next token is drawn.
-
-    Logits are divided by `temperature`; `top_k` keeps every token whose logit is at least the k-th largest (ties at
-    rank k are all kept, so the support may hold more than k tokens); `top_p` keeps the smallest set of most likely
-    tokens whose probability, among what top-k left, sums to at least p (equal probabilities enter lower id first);
-    what is kept is renormalised. `temperature=0` is greedy: the argmax, ties to the lowest id.
-    """
-
-    temperature: float = 1.0
-    top_k: int | None = 40
-    top_p: float | None = None
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.temperature) and (self.temperature >= 1e-6 or self.temperature == 0)):
-            raise InputError(f"temperature must be 0 (greedy) or a number of at least 1e-6, not {self.temperature}.")
-        if self.temperature == 0 and (self.top_k is not None or self.top_p is not None):
-            raise InputError("temperature 0 is greedy decoding and takes no top_k or top_p; use rote.GREEDY.")
-        if self.top_k is not None and self.top_k < 1:
-            raise InputError(f"top_k must be at least 1, not {self.top_k}; leave it out to keep the whole vocabulary.")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise InputError(f"top_p must lie in (0, 1], not {self.top_p}.")
-
-    @property
-    def greedy(self) -> bool:
-        return self.temperature == 0
-
-    def doubt(self, logit_tolerance: float) -> float:
-        """How far apart a token's log-prob may be in two correct computations, if its support is the same in both.
-
-        Logits that differ by so much move it by at most twice that: its own, and what all are divided by.
-        """
-        return 2 * logit_tolerance / (self.temperature or 1)
-
-    def __str__(self) -> str:
-        if self.greedy:
-            return "greedy"
-        parts = [f"temperature={_exactly(self.temperature)}"]
-        if self.top_k is not None:
-            parts.append(f"top_k={self.top_k}")
-        if self.top_p is not None:
-            parts.append(f"top_p={_exactly(self.top_p)}")
-        return " ".join(parts)
-
-    def check(self, vocabulary: int) -> None:
-        if self.top_k is not None and self.top_k > vocabulary:
-            raise InputError(
-                f"top_k={self.top_k} is larger than the model's vocabulary of {vocabulary} tokens; "
-                "choose a smaller top_k, or None (on the command line: 0) to keep the whole vocabulary."
-            )
-
-
-def _exactly(number: float) -> str:
-    """As few digits as tell it from every other number: a scheme's label is how runs know it."""
-    short = f"{number:g}"
-    return short if float(short) == number else repr(float(number))
-
-
-GREEDY = Scheme(temperature=0, top_k=None)
+from rote.scheme import Scheme
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +54,7 @@ def target_scores(logits: Tensor, targets: Tensor, schemes: Sequence[Scheme]) ->
     vocabulary = logits.shape[1]
     value = logits.gather(1, targets[:, None])
     # After top-k, a nucleus's margin depends on what could join the set: as many again are looked at one by one.
-    wanted = max(2, *((s.top_k or 0) * (2 if _truncates(s) else 1) + 1 for s in schemes))
+    wanted = max(2, *((s.top_k or 0) * (2 if s.nucleus else 1) + 1 for s in schemes))
     top = largest(logits, min(wanted, vocabulary)).float()
     ranks = _count(torch.gt, logits, value) + 1
     tied_before = _tied_before(
@@ -152,10 +90,6 @@ def _tied_before(logits: Tensor, value: Tensor, targets: Tensor, top_tied: Tenso
     return ((logits == value) & (columns < targets[:, None])).sum(1)
 
 
-def _truncates(scheme: Scheme) -> bool:
-    return scheme.top_p is not None and scheme.top_p < 1
-
-
 def _under_scheme(
     scheme: Scheme, logits: Tensor, target: Tensor, argmax: Tensor, tied_before: Tensor, top: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -171,7 +105,7 @@ def _under_scheme(
 
     temperature = scheme.temperature
     if scheme.top_k is None or scheme.top_k == vocabulary:
-        if _truncates(scheme):
+        if scheme.nucleus:
             kept = logits.float().sort(1, descending=True).values
             return _nucleus(scheme, kept, target, tied_before)
         return (target / temperature - torch.logsumexp(logits.float() / temperature, 1)).clamp(max=0), always, none
@@ -183,7 +117,7 @@ def _under_scheme(
     ties = _count(torch.ge, scaled, (border / temperature)[:, None]) - k
     inside = target / temperature >= border / temperature
     margin = torch.where(inside, (target - top[:, k]) / 2, (target - border) / 2)
-    if _truncates(scheme):
+    if scheme.nucleus:
         tail = top[:, k:]
         unlisted = torch.where(logits.float() <= tail[:, -1:], scaled - top[:, :1] / temperature, -torch.inf)
         outer = _Outer(ties, tail, unlisted.double().exp().sum(1))
@@ -328,7 +262,7 @@ def support(logits: Tensor, scheme: Scheme, width: int, targets: Tensor) -> Supp
         target = torch.where(first[:, 0] == targets, certain, -torch.inf)
         return Support(first, certain[:, None], 0 * certain, torch.zeros_like(targets), target)
     scaled = logits.float() if scheme.temperature == 1 else logits.float() / scheme.temperature
-    if scheme.top_p is not None and scheme.top_p < 1:
+    if scheme.nucleus:
         return _nucleus_support(scaled, scheme, width, targets)
     k = min(scheme.top_k or logits.shape[1], logits.shape[1])
     values, tokens = largest_with_ids(scaled, width if k == logits.shape[1] else max(width, k))

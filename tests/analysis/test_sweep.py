@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.analysis.sweep import perplexities, shortened
-from rote.decoding import GREEDY, Scheme
 from rote.errors import InputError
 from rote.extraction.verbatim import verbatim
+from rote.scheme import GREEDY, Scheme
 from rote.store.table import SCHEMA, _table
 from rote.tokens import Example
 from tests.cases import cases

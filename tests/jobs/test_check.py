@@ -16,7 +16,6 @@ from rote.analysis.empirical import smallest_of, two_sided
 from rote.extraction.generations import generations
 from rote.jobs.check import check
 from rote.models.huggingface import HuggingFaceModel
-from rote.store.manifest import scheme_of
 from tests import tiny
 from tests.cli.command import rote_here
 
@@ -77,7 +76,7 @@ def test_a_model_s_own_generation_settings_do_not_matter(small: HuggingFaceModel
     ids=str,
 )  # fmt: skip
 def test_a_label_is_read_back_as_its_scheme(scheme: Scheme) -> None:
-    assert scheme_of(str(scheme)) == scheme
+    assert Scheme.parse(str(scheme)) == scheme
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import rote
-from rote import GREEDY, Example, Run, RunError, Scheme
+from rote import Example, Run, RunError, Scheme
 from rote.models.base import ModelIdentity
 from rote.store.files import FORMAT, digest
-from rote.store.manifest import made_with, refuse_if_different, refuse_other_model, scheme_of
+from rote.store.manifest import made_with, refuse_if_different, refuse_other_model
 from tests import tiny
 from tests.cli.command import rote_here
 from tests.jobs.support import SIZES, files, same_table
@@ -155,21 +155,6 @@ def test_what_a_manifest_holds(undisturbed: Run, model: Any, text: str) -> None:
     assert stored["format"] == 4
     assert not {"sampling", "sweep"} & stored.keys()  # what was not asked for is not named
     assert digest("é") == "4a99557e4033c3539de2eb65472017cad5f9557f7a0625a09f1c3f6e2ba69c4c"
-
-
-@pytest.mark.parametrize(
-    "scheme",
-    [
-        GREEDY,
-        Scheme(),
-        Scheme(temperature=0.1 + 0.2),
-        Scheme(top_k=None),
-        Scheme(top_k=3, top_p=0.9),
-        Scheme(temperature=2, top_k=None, top_p=1 / 3),
-    ],
-)
-def test_labels_say_which_scheme_it_is(scheme: Scheme) -> None:
-    assert scheme_of(str(scheme)) == scheme
 
 
 def test_another_model_is_refused_in_the_fields_that_matter() -> None:

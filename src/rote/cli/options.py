@@ -12,9 +12,9 @@ from rote.cli.screen import messages
 from rote.errors import InputError
 
 if TYPE_CHECKING:
-    from rote.decoding import Scheme
     from rote.extraction.near.search import Near
     from rote.models.base import LogitModel
+    from rote.scheme import Scheme
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Model folder, hub id, .gguf file, or 'bundled'.")]
 Out = Annotated[
@@ -73,7 +73,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 
 
 def as_scheme(temperature: float, top_k: int | None, top_p: float | None) -> Scheme:
-    from rote.decoding import GREEDY, Scheme
+    from rote.scheme import GREEDY, Scheme
 
     if top_k is not None and top_k < 0:
         raise InputError(f"--top-k must be 0 (keep all) or more, not {top_k}.")

@@ -31,8 +31,8 @@ from rote.cli.screen import app, print_json, progress, resumable
 from rote.errors import InputError
 
 if TYPE_CHECKING:
-    from rote.decoding import Scheme
     from rote.jobs.open import Sweep
+    from rote.scheme import Scheme
 
 FORM = "as in top_k=5,40  or  temperature=0.7,1 top_k=40  or  greedy"
 
@@ -85,7 +85,7 @@ def sweep(
     folder = out or default_folder(source, model).with_name(default_folder(source, model).name + "-sweep")
     from rote.corpus.formats import read_examples, read_text
     from rote.corpus.windows import windows
-    from rote.decoding import Scheme
+    from rote.scheme import Scheme
 
     text = None if source.suffix == ".jsonl" else read_text(source)
     loaded = load_model(model, device, dtype, device_map, revision, bos)
@@ -115,7 +115,7 @@ def _stored(folder: Path) -> str:
 
 def parse_schemes(asked: Sequence[str]) -> list[Scheme]:
     """`temperature=0.7,1 top_k=40` stands for two schemes: one of each value given. top_k=0 keeps the vocabulary."""
-    from rote.decoding import GREEDY, Scheme
+    from rote.scheme import GREEDY, Scheme
 
     schemes: list[Scheme] = []
     for text in asked:

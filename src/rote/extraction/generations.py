@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import torch
 
-from rote.decoding import Scheme
 from rote.errors import InputError
 from rote.models.base import GeneratingModel
+from rote.scheme import Scheme
 from rote.tokens import Example
 
 ROWS = 1024
@@ -41,10 +41,7 @@ def generations(
     for batch, first in enumerate(range(0, samples, rows)):
         with torch.random.fork_rng([] if prompt.device.type == "cpu" else [prompt.device]):
             torch.manual_seed(seed * 2**20 + batch)
-            written = model.generate(
-                prompt.expand(min(rows, samples - first), -1), length=length, temperature=scheme.temperature,
-                top_k=scheme.top_k, top_p=scheme.top_p,
-            )  # fmt: skip
+            written = model.generate(prompt.expand(min(rows, samples - first), -1), length=length, scheme=scheme)
         for row in written[:, prompt.shape[1] :].tolist():
             yield tuple(_until_eos(row, model.eos_ids))
 

@@ -20,9 +20,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rote.decoding import GREEDY, Scheme, TargetScores, target_scores
+from rote.decoding import TargetScores, target_scores
 from rote.errors import InputError, ModelError
 from rote.models.base import LogitModel
+from rote.scheme import GREEDY, Scheme
 from rote.tokens import Example
 
 BatchSize = int | Literal["auto"]

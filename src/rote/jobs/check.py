@@ -12,11 +12,11 @@ import polars as pl
 
 from rote.analysis.empirical import Agreement, agreement, smallest_of, spread_over
 from rote.corpus.windows import windows
-from rote.decoding import GREEDY
 from rote.errors import InputError, RunError
 from rote.extraction.generations import generations
 from rote.models.base import GeneratingModel, LogitModel, ModelIdentity
-from rote.store.manifest import Source, refuse_other_model, scheme_of
+from rote.scheme import GREEDY, Scheme
+from rote.store.manifest import Source, refuse_other_model
 from rote.store.open import open_run
 from rote.store.run import StoredRun
 from rote.tokens import Example
@@ -102,7 +102,9 @@ def check(
     results = []
     for number, (row, example) in enumerate(zip(chosen.iter_rows(named=True), made, strict=True)):
         hits, kept = 0, list[CheckedOutput]()
-        for i, output in enumerate(generations(model, example, scheme_of(label), samples=samples, seed=seed + number)):
+        for i, output in enumerate(
+            generations(model, example, Scheme.parse(label), samples=samples, seed=seed + number)
+        ):
             hits += output == example.suffix
             if i < keep:
                 text = str(model.tokenizer.decode(list(output)))

@@ -24,6 +24,7 @@ from rote.jobs.summary import THRESHOLDS
 from rote.report.figures.comparison import run_label
 from rote.report.page.comparison import render_comparison
 from rote.report.page.pack import PackedRun
+from rote.scheme import Scheme
 from rote.store.comparison import (
     ComparedModel,
     ComparedNear,
@@ -36,7 +37,7 @@ from rote.store.comparison import (
     write_comparison,
 )
 from rote.store.files import FORMAT, plain, pretty
-from rote.store.manifest import Manifest, scheme_of
+from rote.store.manifest import Manifest
 from rote.store.open import open_run
 from rote.store.run import Finished, Passages, StoredRun
 
@@ -270,7 +271,7 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> ComparedRun:
     model, summary, near = side.manifest.model, side.run.summary, side.manifest.near
     longest = int(rows["ranks"].list.len().max() or 0)  # type: ignore[arg-type]
     tolerance = summary.logit_tolerance
-    doubt = scheme_of(side.scheme).doubt(tolerance)
+    doubt = Scheme.parse(side.scheme).doubt(tolerance)
     rate_of = sampled_rates if side.of.drawn else rates  # a document's examples belong together
     cost = int(rows["token_evals"].sum())
     if near is not None:  # a fork search's first pass is the verbatim pass

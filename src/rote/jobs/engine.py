@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rote.decoding import Scheme
 from rote.errors import InputError
 from rote.extraction.near.fork import first_cost
 from rote.extraction.near.results import NearVerbatim
@@ -21,6 +20,7 @@ from rote.jobs.open import Run
 from rote.jobs.progress import Progress
 from rote.jobs.summary import summarise
 from rote.models.base import LogitModel
+from rote.scheme import Scheme
 from rote.store.files import FORMAT, locked
 from rote.store.manifest import (
     Manifest,

@@ -16,7 +16,7 @@ from rote.jobs.open import Run
 from rote.jobs.progress import Progress, quiet
 from rote.jobs.scan import scan
 from rote.models.base import LogitModel
-from rote.store.manifest import scheme_of
+from rote.scheme import Scheme
 from rote.store.open import open_run
 from rote.store.run import RunView
 
@@ -60,7 +60,7 @@ def longer(
         raise InputError(f"no window at --stride {stride} has its suffix start in a hot-spot; use a smaller --stride.")
     return scan(
         text, model, out=out, name=manifest.source.name, prefix=prefix, suffix=suffix, stride=stride, within=within,
-        schemes=[scheme_of(label) for label in manifest.schemes], tau=manifest.tau, batch_size=batch_size,
+        schemes=[Scheme.parse(label) for label in manifest.schemes], tau=manifest.tau, batch_size=batch_size,
         progress=progress,
     )  # fmt: skip
 

@@ -11,7 +11,6 @@ from rote.analysis.groups import HELD_OUT
 from rote.corpus.documents import Corpus, open_corpus
 from rote.corpus.sampling import Role, draw
 from rote.corpus.windows import require_positive
-from rote.decoding import Scheme
 from rote.errors import InputError
 from rote.extraction.verbatim import BatchSize, check
 from rote.jobs.engine import Job
@@ -19,6 +18,7 @@ from rote.jobs.open import Run
 from rote.jobs.progress import Progress, quiet
 from rote.jobs.score import score_examples
 from rote.models.base import LogitModel
+from rote.scheme import Scheme
 from rote.store.manifest import SampledCorpus, Sampling
 from rote.tokens import Example
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rote.corpus.windows import Regions, window_starts, windows
-from rote.decoding import Scheme
 from rote.errors import InputError
 from rote.extraction.near.search import Near
 from rote.extraction.verbatim import BatchSize
@@ -15,6 +14,7 @@ from rote.jobs.open import Run
 from rote.jobs.progress import Progress, quiet
 from rote.jobs.summary import THRESHOLDS
 from rote.models.base import LogitModel
+from rote.scheme import Scheme
 from rote.store.files import digest
 from rote.store.manifest import Source, Windows
 

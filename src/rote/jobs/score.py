@@ -10,7 +10,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from rote.decoding import Scheme
 from rote.errors import InputError
 from rote.extraction.near.search import Near
 from rote.extraction.verbatim import BatchSize
@@ -18,6 +17,7 @@ from rote.jobs.engine import Job, check_job, complete, manifest_of
 from rote.jobs.open import Run
 from rote.jobs.progress import Progress, quiet
 from rote.models.base import LogitModel
+from rote.scheme import Scheme
 from rote.store.files import digest, line
 from rote.store.manifest import Sampling, Source, SweptLengths
 from rote.store.run import StoredExample

@@ -13,8 +13,9 @@ from rote.analysis.near.rates import near_summary
 from rote.analysis.rates import rates, rates_by
 from rote.corpus.windows import beginning_ends
 from rote.errors import RunError
+from rote.scheme import Scheme
 from rote.store.files import FORMAT
-from rote.store.manifest import Manifest, scheme_of
+from rote.store.manifest import Manifest
 from rote.store.run import StoredRun
 from rote.store.summary import Longest, LookedAt, SchemeNumbers, Summary
 
@@ -29,7 +30,7 @@ def summarise(run: StoredRun, logit_tolerance: float, tokenizer: Any) -> Summary
     schemes: dict[str, SchemeNumbers] = {}
     for scheme in manifest.schemes:
         own = scores.filter(scores["scheme"] == scheme)
-        doubt = scheme_of(scheme).doubt(logit_tolerance) * most_tokens
+        doubt = Scheme.parse(scheme).doubt(logit_tolerance) * most_tokens
         numbers = _numbers(
             own,
             tau=manifest.tau,

@@ -13,7 +13,6 @@ from pathlib import Path
 import polars as pl
 
 from rote.analysis.sweep import point, shortened
-from rote.decoding import GREEDY, Scheme
 from rote.errors import InputError
 from rote.extraction.verbatim import BatchSize
 from rote.jobs.engine import Job
@@ -21,8 +20,9 @@ from rote.jobs.open import Run, Sweep
 from rote.jobs.progress import Progress, quiet
 from rote.jobs.score import score_examples
 from rote.models.base import LogitModel
+from rote.scheme import GREEDY, Scheme
 from rote.store.files import FORMAT
-from rote.store.manifest import SweptLengths, scheme_of
+from rote.store.manifest import SweptLengths
 from rote.store.sweep import Lengths, Point, SweepResult, SweepSource, finish_sweep, part
 from rote.tokens import Example
 
@@ -95,7 +95,7 @@ def _points(run: Run, schemes: Sequence[str], prefix: int, suffixes: Sequence[in
         table = shortened(scores, suffix)
         for scheme in schemes:
             own = table.filter(pl.col("scheme") == scheme)
-            doubt = scheme_of(scheme).doubt(tolerance) * suffix
+            doubt = Scheme.parse(scheme).doubt(tolerance) * suffix
             points.append(
                 point(own, prefix, suffix, tau=summary.tau, numeric_tolerance=doubt, border_tolerance=tolerance)
             )

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from torch import Tensor
 
 from rote.models.memory import Memory
+from rote.scheme import Scheme
 from rote.tokens import BosPolicy
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -91,10 +92,8 @@ class LogitModel(Protocol):
 class GeneratingModel(LogitModel, Protocol):
     """A model that also generates by itself, apart from anything Rote computes with its logits."""
 
-    def generate(
-        self, prompts: Tensor, *, length: int, temperature: float, top_k: int | None, top_p: float | None
-    ) -> Tensor:
-        """Prompts [rows, tokens] and what the model's own library goes on with, padded behind EOS; 0 is greedy."""
+    def generate(self, prompts: Tensor, *, length: int, scheme: Scheme) -> Tensor:
+        """Prompts [rows, tokens] and what the model's own library goes on with, padded behind EOS."""
 
 
 BUNDLED = Path(__file__).parent.parent / "data" / "model"

@@ -17,6 +17,7 @@ from transformers import GenerationConfig
 from rote.errors import InputError, ModelError, RoteError
 from rote.models.base import BUNDLED, Dtype, ModelIdentity
 from rote.models.memory import KeyMemory, Memory, Replay, position_bytes, remembers
+from rote.scheme import Scheme
 from rote.tokens import BosPolicy
 
 LOGIT_TOLERANCE = {torch.float32: 5e-4, torch.float16: 0.1, torch.bfloat16: 0.5}
@@ -112,12 +113,11 @@ class HuggingFaceModel:
         return logits
 
     @torch.inference_mode()
-    def generate(
-        self, prompts: Tensor, *, length: int, temperature: float, top_k: int | None, top_p: float | None
-    ) -> Tensor:
-        draw = {"do_sample": True, "temperature": temperature, "top_k": top_k or 0, "top_p": top_p or 1.0}
+    def generate(self, prompts: Tensor, *, length: int, scheme: Scheme) -> Tensor:
+        draw: dict[str, Any] = {"do_sample": True, "temperature": scheme.temperature, "top_k": scheme.top_k or 0}
+        draw |= {"top_p": scheme.top_p or 1.0, "min_p": scheme.min_p}
         ends = {"max_new_tokens": length, "eos_token_id": sorted(self.eos_ids) or None, "pad_token_id": 0}
-        settings = GenerationConfig(**ends, **(draw if temperature else {}))
+        settings = GenerationConfig(**ends, **({} if scheme.greedy else draw))
         own, self._model.generation_config = self._model.generation_config, settings  # else its own would be mixed in
         try:
             return self._model.generate(prompts, attention_mask=torch.ones_like(prompts))  # type: ignore[no-any-return]

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import rote
 from rote.corpus.sampling import Drawn
-from rote.decoding import GREEDY, Scheme
 from rote.errors import RunError
 from rote.extraction.near.search import Near
 from rote.extraction.text.reconstruct import Writing
@@ -131,18 +130,6 @@ def made_with() -> dict[str, str]:
     """The versions that decide a number."""
     versions = {"rote": rote.__version__, "torch": version("torch"), "transformers": version("transformers")}
     return {**versions, "python": platform.python_version()}
-
-
-def scheme_of(label: str) -> Scheme:
-    """The scheme that a run calls by this label; labels tell every two schemes apart."""
-    if label == str(GREEDY):
-        return GREEDY
-    parts = dict(part.split("=", 1) for part in label.split())
-    return Scheme(
-        temperature=float(parts["temperature"]),
-        top_k=int(parts["top_k"]) if "top_k" in parts else None,
-        top_p=float(parts["top_p"]) if "top_p" in parts else None,
-    )
 
 
 def refuse_other_model(before: ModelIdentity, now: ModelIdentity, folder: str, *fields: str, fix: str) -> None:

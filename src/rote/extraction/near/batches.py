@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rote.decoding import Scheme, Support, TargetScores, support, target_scores
+from rote.decoding import Support, TargetScores, support, target_scores
 from rote.errors import ModelError
 from rote.extraction.verbatim import HEAD_BYTES, compiled_scores, out_of_memory, send
 from rote.models.base import LogitModel
+from rote.scheme import Scheme
 
 Ints = NDArray[np.int64]
 LISTED = 64  # tokens of a support without top-k that are looked at one by one, where not all are asked for

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rote.decoding import Scheme
 from rote.extraction.near.distance import Distance, EosPolicy, levenshtein
 from rote.extraction.verbatim import Verbatim
+from rote.scheme import Scheme
 
 Verdict = Literal["extractable", "not extractable", "undecided"]
 Method = Literal["fork", "beam", "sample"]

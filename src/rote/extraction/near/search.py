@@ -10,7 +10,6 @@ from typing import get_args
 
 import numpy as np
 
-from rote.decoding import GREEDY, Scheme
 from rote.errors import InputError, ModelError
 from rote.extraction.near.batches import Reader
 from rote.extraction.near.beam import Beams, Variant
@@ -21,6 +20,7 @@ from rote.extraction.near.results import Estimate, Goal, Method, NearVerbatim, U
 from rote.extraction.verbatim import BatchSize, check, from_scores
 from rote.models.base import LogitModel
 from rote.odds import wilson
+from rote.scheme import GREEDY, Scheme
 from rote.tokens import Example
 
 WIDTH = 20  # of a beam, as published; the default budget is what it costs

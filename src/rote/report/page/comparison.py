@@ -35,6 +35,7 @@ from rote.report.text.comparison import (
 from rote.report.text.method import P_Z, source_fact
 from rote.report.text.near import near_method
 from rote.report.text.strip import Strip, strip
+from rote.scheme import Scheme
 from rote.store.comparison import ComparedRun, ComparisonResult, MovedPassage
 from rote.store.run import Passages
 
@@ -231,7 +232,7 @@ def _run(run: ComparedRun) -> str:
     weights = numbers.name(model.fingerprint or numbers.MISSING)
     parts = [
         f"{numbers.name(model.name)}, weights {weights}, {numbers.name(model.dtype)} on {numbers.name(model.device)}.",
-        f"{numbers.name(run.scheme)}. {numbers.scheme(run.scheme)}",
+        f"{numbers.name(run.scheme)}. {Scheme.parse(run.scheme).explain()}",
         f"BOS {numbers.bos(model.bos, model.bos_token)}",
         "Given up early where certain to end below its τ." if run.stop_early else "Scored to the last token.",
         *(f"{name}: {value}." for name, value in near_method(run.near)),

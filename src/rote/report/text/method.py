@@ -9,6 +9,7 @@ from rote.report.keys import derived
 from rote.report.text import numbers
 from rote.report.text.near import near_method
 from rote.report.text.rate import sample_facts
+from rote.scheme import Scheme
 from rote.store.manifest import Source
 from rote.store.run import Finished
 from rote.store.summary import Rates
@@ -69,7 +70,7 @@ def method(run: Finished) -> list[tuple[str, str]]:
             "Arithmetic",
             f"{numbers.name(model.dtype)} on {numbers.name(model.device)}; logits turned to float32, sums in float64",
         ),
-        *(("Scheme", f"{numbers.name(label)}. {numbers.scheme(label)}") for label in run.manifest.schemes),
+        *(("Scheme", f"{numbers.name(label)}. {Scheme.parse(label).explain()}") for label in run.manifest.schemes),
         ("BOS", numbers.bos(model.bos, model.bos_token)),
     ]
     facts += sample_facts(run)

@@ -225,23 +225,6 @@ def _duration(seconds: float) -> str:
     return f"{whole // 3600:,} h {whole % 3600 // 60:02d} min"
 
 
-def scheme(label: str) -> str:
-    """A scheme's label (`temperature=1 top_k=40`) as a sentence."""
-    if label == "greedy":
-        return "Greedy: the most likely token at every step (ties go to the lowest token id)."
-    parts = dict(part.split("=", 1) for part in label.split() if "=" in part)
-    if "temperature" not in parts or not parts.keys() <= {"temperature", "top_k", "top_p"}:
-        return label
-    steps = [f"Logits divided by temperature {parts['temperature']}"]
-    if "top_k" in parts:
-        steps.append(f"the {parts['top_k']} most likely tokens kept (every token that ties at the last place too)")
-    if "top_p" in parts:
-        steps.append(f"then the smallest set of most likely tokens kept whose probability reaches {parts['top_p']}")
-    if len(steps) == 1:
-        steps.append("every token of the vocabulary kept")
-    return ", ".join(steps) + "; the next token is drawn from what is kept, renormalised."
-
-
 def bos(policy: str, token: int | None) -> str:
     """What stood before every prefix, and why."""
     if token is not None:
