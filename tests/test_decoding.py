@@ -23,18 +23,46 @@ VALUES = st.one_of(
 )
 
 
+def min_ps(row: list[float], temperature: float) -> st.SearchStrategy[float | None]:
+    """Half of the time none; or one with tokens just on this or that side of its border."""
+    at = [math.exp((value - max(row)) / temperature) for value in row]
+    near = st.builds(lambda share, side: min(1.0, share * side), st.sampled_from(at), st.sampled_from([0.998, 1.002]))
+    return st.one_of(
+        st.none(), st.none(), st.none(), near, st.sampled_from([1.0, 0.5, 0.05, 0.001]), st.floats(1e-6, 1)
+    )
+
+
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[np.ndarray, int, Scheme]:
     row = np.array(draw(st.lists(VALUES, min_size=2, max_size=12)), dtype=np.float32)
     target = draw(st.integers(0, len(row) - 1))
     if draw(st.booleans()) and draw(st.booleans()):
         return row, target, GREEDY
+    temperature = draw(st.sampled_from([0.3, 0.7, 1.0, 2.0]))
     scheme = Scheme(
-        temperature=draw(st.sampled_from([0.3, 0.7, 1.0, 2.0])),
+        temperature=temperature,
         top_k=draw(st.one_of(st.none(), st.integers(1, len(row)))),
         top_p=draw(st.one_of(st.none(), st.sampled_from([0.1, 0.5, 0.9, 1.0]), st.floats(0.01, 1))),
+        min_p=draw(min_ps(row.tolist(), temperature)),
     )
     return row, target, scheme
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> tuple[np.ndarray, int, Scheme]:
+    """Many tokens just above min-p's floor, which the least rise of the largest one lifts above them."""
+    temperature, min_p = draw(st.sampled_from([0.3, 1.0, 2.0])), draw(st.sampled_from([0.05, 0.2, 0.5]))
+    floor = temperature * math.log(min_p)
+    above = draw(st.lists(st.sampled_from([0.001, 0.001, 0.01, 0.1, 1.0]), min_size=2, max_size=12))
+    row = np.array([0.0, *(min(0.0, floor + value) for value in above)], dtype=np.float32)
+    top_k = draw(st.one_of(st.none(), st.none(), st.integers(1, len(row))))
+    scheme = Scheme(temperature, top_k, draw(st.sampled_from([None, None, 0.5, 0.9])), min_p)
+    return row, draw(st.integers(0, len(row) - 1)), scheme
+
+
+def options(scheme: Scheme) -> tuple[float, int | None, float | None, float | None]:
+    """As references take them."""
+    return scheme.temperature, scheme.top_k, scheme.top_p, scheme.min_p
 
 
 def one(row: np.ndarray, target: int, scheme: Scheme) -> tuple[float, float, int, bool]:
@@ -52,7 +80,7 @@ def test_agrees_with_the_definition(problem: tuple[np.ndarray, int, Scheme]) -> 
     row, target, scheme = problem
     got, margin, rank, argmax = one(row, target, scheme)
     wide = row.astype(np.float64)
-    expected = reference.log_prob(wide, target, scheme.temperature, scheme.top_k, scheme.top_p)
+    expected = reference.log_prob(wide, target, *options(scheme))
     assert rank == reference.rank(wide, target)
     assert argmax == (reference.support(wide, 0, None, None) == [target])
     if abs(margin) > 1e-5:  # closer than that, rounding may decide
@@ -76,7 +104,7 @@ def test_no_change_smaller_than_the_margin_crosses_the_border(
     for _ in range(8):
         step = rng.choice([-1.0, 1.0], size=len(row)) * 0.99 * abs(margin)
         moved = row.astype(np.float64) + step
-        kept = reference.support(moved, scheme.temperature, scheme.top_k, scheme.top_p)
+        kept = reference.support(moved, *options(scheme))
         assert (target in kept) == (margin > 0)
 
 
@@ -92,16 +120,18 @@ def test_no_change_made_to_carry_the_target_across_does_so(problem: tuple[np.nda
     d = 0.99 * abs(margin)
     wide = row.astype(np.float64)
     before = wide > wide[target]
+    own, largest_other = np.arange(len(row)) == target, np.argmax(np.where(np.arange(len(row)) == target, -99, wide))
     moves = [np.where(before, wide - d, wide + d), np.where(before, wide + d, wide - d)]
-    moves += [np.where(np.arange(len(row)) == target, wide + sign * d, wide - sign * d) for sign in (1, -1)]
+    moves += [np.where(own, wide + sign * d, wide - sign * d) for sign in (1, -1)]
+    moves += [np.where(np.arange(len(row)) == largest_other, wide + d, wide - d)]  # what min-p compares it with
     close = before & (wide <= wide[target] + 2 * d)
     moves.append(np.where(before & ~close, wide - d, np.where(close, wide[target] + d, wide + d)))
     if scheme.top_k is not None:
         border = np.sort(wide)[-scheme.top_k]
         tied = (wide <= border) & (wide >= border - 2 * d)
-        moves += [np.where(tied & (np.arange(len(row)) != target), border - d, moved) for moved in moves]
+        moves += [np.where(tied & ~own, border - d, moved) for moved in moves]
     for moved in moves:
-        kept = reference.support(moved, scheme.temperature, scheme.top_k, scheme.top_p)
+        kept = reference.support(moved, *options(scheme))
         assert (target in kept) == (margin > 0)
 
 
@@ -111,7 +141,7 @@ def test_margins_are_no_smaller_than_they_need_be(problem: tuple[np.ndarray, int
     """One that is would exempt rows that are certain."""
     row, target, scheme = problem
     _, margin, _, _ = one(row, target, scheme)
-    want = reference.margin(row.astype(np.float64), target, scheme.temperature, scheme.top_k, scheme.top_p)
+    want = reference.margin(row.astype(np.float64), target, *options(scheme))
     if not math.isinf(want) and abs(want) < 1e-4:  # rounding decides on which side it is
         return
     assert abs(margin) <= abs(want) * 1.001 + 1e-4
@@ -123,7 +153,7 @@ def test_margins_are_no_smaller_than_they_need_be(problem: tuple[np.ndarray, int
 
 
 @cases(600)
-@given(problems(), st.floats(0.0, 0.6), st.integers(0, 2**32 - 1))
+@given(st.one_of(problems(), crowds()), st.one_of(st.floats(0.0, 0.6), st.floats(0, 0.01)), st.integers(0, 2**32 - 1))
 def test_no_change_lifts_a_log_prob_above_its_headroom(
     problem: tuple[np.ndarray, int, Scheme], d: float, seed: int
 ) -> None:
@@ -139,10 +169,14 @@ def test_no_change_lifts_a_log_prob_above_its_headroom(
     moves += [np.where(own | (order < i), wide + d, wide - d) for i in range(len(row))]
     moves += [wide + d * np.random.default_rng([seed, i]).uniform(-1, 1, len(row)) for i in range(4)]
     moves += [np.where(own, wide + d, wide - d * (order + 1) / len(row))]
+    if scheme.min_p is not None:  # the largest rises, if at all, just until another token is below its floor
+        floor = scheme.temperature * math.log(scheme.min_p)
+        rise = [value - d - wide.max() - floor + 1e-6 for value in wide]
+        moves += [np.where(own, wide + d, np.where(order == 0, wide + a, wide - d)) for a in rise if abs(a) <= d]
     for moved in moves:
-        after = reference.log_prob(moved, target, scheme.temperature, scheme.top_k, scheme.top_p)
+        after = reference.log_prob(moved, target, *options(scheme))
         assert after <= limit + 2e-5 / scheme.temperature
-    if scheme.top_k is None and scheme.top_p in (None, 1):
+    if scheme.top_k is None and scheme.top_p in (None, 1) and scheme.min_p is None:
         assert scores.headroom[0, 0] == 0
 
 
@@ -155,6 +189,16 @@ def test_headroom_by_hand() -> None:
     nucleus = math.exp(3) + 3 * math.exp(2)  # 0.9 of it needs all three
     assert found.headroom[1, 0] == pytest.approx(math.log(nucleus / (0.9 * both)), abs=1e-6)
     assert found.headroom[2, 0] == 0
+
+
+def test_headroom_of_min_p_is_all_but_the_heaviest_token() -> None:
+    """It may rise until it is alone; where top-k left less than min-p did, that is less to lose."""
+    row = torch.tensor([[3.0, 2.0, 2.0, 0.5, 0.0]])
+    schemes = [Scheme(top_k=None, min_p=0.3), Scheme(top_k=1, min_p=0.3), Scheme(top_k=2, top_p=0.7, min_p=0.01)]
+    three, two = math.log(1 + 2 * math.exp(-1)), math.log(1 + math.exp(-1))  # 0.7 of the three needs the first two
+    for target, want in ((0, [three, 0, two]), (1, [three, 0, two]), (3, [0, 0, 0])):
+        found = target_scores(row, torch.tensor([target]), schemes).headroom[:, 0]
+        np.testing.assert_allclose(found, want, atol=1e-6)
 
 
 def test_a_border_that_rounding_alone_decides_leaves_no_margin() -> None:
@@ -204,6 +248,80 @@ def test_equal_probabilities_enter_the_nucleus_lower_id_first() -> None:
     row = np.zeros(4, dtype=np.float32)
     kept = [one(row, i, Scheme(top_k=None, top_p=0.5))[0] > -math.inf for i in range(4)]
     assert kept == [True, True, False, False]
+
+
+def test_min_p_keeps_what_is_likely_enough_beside_the_likeliest() -> None:
+    row = np.log(np.array([0.5, 0.2, 0.2, 0.0751, 0.0249], dtype=np.float32))
+    for min_p, kept in ((0.4001, 1), (0.3999, 3), (0.15, 4), (0.0497, 5), (1.0, 1)):
+        whole = [1, 0.5, 0.7, 0.9, 0.9751, 1.0][kept]
+        for target, prob in enumerate(np.exp(row)):
+            log_prob, margin, _, _ = one(row, target, Scheme(top_k=None, min_p=min_p))
+            assert math.exp(log_prob) == pytest.approx(prob / whole if target < kept else 0, abs=1e-6)
+            rival = 0.5 if target else 0.2
+            assert margin == pytest.approx(math.log(prob / rival / min_p) / 2, abs=1e-5)
+
+
+def test_min_p_is_of_the_likeliest_after_the_temperature() -> None:
+    row = np.array([1.0, 0.0], dtype=np.float32)
+    kept = [one(row, 1, Scheme(t, None, None, 0.25))[0] > -math.inf for t in (0.5, 0.72, 0.73, 2.0)]
+    assert kept == [False, False, True, True]  # exp(-1 / temperature) is 0.25 at 0.7213
+
+
+def test_min_p_one_keeps_what_ties_for_the_first_place() -> None:
+    row = np.array([1, 5, 5, 4.9999], dtype=np.float32)
+    kept = [one(row, i, Scheme(0.7, None, None, 1.0))[0] for i in range(4)]
+    assert kept == [-math.inf, pytest.approx(-math.log(2)), pytest.approx(-math.log(2)), -math.inf]
+
+
+def test_the_border_that_holds_a_token_out_most_firmly_is_its_margin() -> None:
+    """Rank 3 of top-k 2, by half a logit; and min-p's floor lies one above it, or three below."""
+    row = np.array([4.0, 2.5, 2.0, -9.0], dtype=np.float32)
+    for floor, want in ((3.0, -0.5), (-1.0, -0.25)):
+        min_p = math.exp(floor - 4)
+        assert one(row, 2, Scheme(top_k=2, min_p=min_p))[1] == pytest.approx(want, abs=1e-6)
+        inside = one(row, 1, Scheme(top_k=2, min_p=min_p))[1]
+        assert inside == pytest.approx(-0.25 if floor == 3 else 0.25, abs=1e-6)
+    assert one(row, 1, Scheme(top_k=2, min_p=math.exp(-1.6)))[1] == pytest.approx(0.05, abs=1e-6)
+
+
+def warped(logits: torch.Tensor, scheme: Scheme) -> torch.Tensor:
+    """What transformers' sampler makes of them."""
+    from transformers.generation import logits_process as theirs
+
+    steps = [theirs.TemperatureLogitsWarper(scheme.temperature)]
+    steps += [theirs.TopKLogitsWarper(scheme.top_k)] if scheme.top_k is not None else []
+    steps += [theirs.TopPLogitsWarper(scheme.top_p)] if scheme.top_p is not None else []
+    steps += [theirs.MinPLogitsWarper(scheme.min_p)] if scheme.min_p is not None else []
+    for step in steps:
+        logits = step(torch.zeros(len(logits), 1, dtype=torch.int64), logits)
+    return logits
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        *(Scheme(top_k=None, min_p=p) for p in (1.0, 0.3, 0.05, 0.001)),
+        Scheme(0.7, 20, None, 0.05),
+        Scheme(0.7, None, 0.9, 0.05),
+        Scheme(1.5, 20, 0.95, 0.02),
+        Scheme(1.0, 5, 0.6, 0.2),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("grid", [0.25, 1e-6])
+def test_transformers_keeps_the_same_tokens(scheme: Scheme, grid: float) -> None:
+    """But for those within 1e-5 of a border: they compare probabilities, and at equal ones top-p enters higher ids."""
+    logits = (torch.randn(60, 80, generator=torch.Generator().manual_seed(4)) * 2 / grid).round() * grid
+    found = target_scores(logits.repeat_interleave(80, 0), torch.arange(80).repeat(60), [scheme])
+    log_probs, margins = found.log_probs.view(60, 80), found.margins.view(60, 80)
+    theirs = warped(logits, scheme)
+    agree, firm = (log_probs > -math.inf) == (theirs > -math.inf), margins.abs() > 1e-5
+    assert agree[firm].all()
+    if not scheme.nucleus:  # all borders lie on tokens, or well between them
+        assert agree.all()
+    same = agree.all(1)
+    assert same.sum() >= 20
+    torch.testing.assert_close(log_probs[same], theirs[same].log_softmax(1), atol=2e-5, rtol=0)
 
 
 def test_top_p_one_changes_nothing() -> None:
@@ -272,7 +390,7 @@ def test_the_smallest_temperature() -> None:
 
 def test_scores_of_parts_make_up_the_whole() -> None:
     logits, targets = torch.randn(7, 30, generator=torch.Generator().manual_seed(2)), torch.arange(7)
-    schemes = [Scheme(top_k=5), Scheme(0.7, None, 0.9), GREEDY]
+    schemes = [Scheme(top_k=5), Scheme(0.7, None, 0.9), Scheme(top_k=None, min_p=0.1), GREEDY]
     whole = target_scores(logits, targets, schemes)
     parts = [target_scores(logits[a:b], targets[a:b], schemes) for a, b in ((0, 3), (3, 4), (4, 7))]
     joined = TargetScores.join(parts).to(torch.device("cpu"))
@@ -282,9 +400,8 @@ def test_scores_of_parts_make_up_the_whole() -> None:
 
 
 def test_a_vocabulary_of_one_token() -> None:
-    found = target_scores(
-        torch.zeros(2, 1), torch.zeros(2, dtype=torch.int64), [GREEDY, Scheme(top_k=1), Scheme(top_k=None)]
-    )
+    schemes = [GREEDY, Scheme(top_k=1), Scheme(top_k=None), Scheme(top_k=None, min_p=0.5)]
+    found = target_scores(torch.zeros(2, 1), torch.zeros(2, dtype=torch.int64), schemes)
     assert (found.log_probs == 0).all()
     assert (found.margins == math.inf).all()
     assert found.argmax.all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -11,11 +12,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rote.decoding import Support, support
+from rote.decoding import Support, support, target_scores
 from rote.scheme import GREEDY, Scheme
 from tests.cases import cases
 from tests.reference import decoding as reference
-from tests.test_decoding import VALUES
+from tests.test_decoding import VALUES, min_ps, options
 
 Problem = tuple[np.ndarray, Scheme, int, list[int]]
 
@@ -27,10 +28,12 @@ def problems(draw: st.DrawFn) -> Problem:
     rows = draw(st.lists(st.lists(VALUES, min_size=size, max_size=size), min_size=1, max_size=3))
     scheme = GREEDY
     if draw(st.integers(0, 5)):
+        temperature = draw(st.sampled_from([0.3, 0.7, 1.0, 2.0]))
         scheme = Scheme(
-            temperature=draw(st.sampled_from([0.3, 0.7, 1.0, 2.0])),
+            temperature=temperature,
             top_k=draw(st.one_of(st.none(), st.integers(1, size))),
             top_p=draw(st.one_of(st.none(), st.sampled_from([0.1, 0.5, 0.9, 1.0]), st.floats(0.01, 0.9999))),
+            min_p=draw(min_ps(rows[0], temperature)),
         )
     targets = [draw(st.integers(0, size - 1)) for _ in rows]
     return np.array(rows, dtype=np.float32), scheme, draw(st.integers(1, size + 3)), targets
@@ -45,7 +48,11 @@ def normalised(row: np.ndarray, kept: list[int], scheme: Scheme) -> dict[int, fl
 
 
 def at_the_border(row: np.ndarray, scheme: Scheme) -> bool:
-    """Whether rounding decides which token is the nucleus's last."""
+    """Whether rounding decides which token is the nucleus's last, or which is above min-p's floor."""
+    if scheme.min_p is not None and scheme.min_p < 1:
+        scaled = row.astype(np.float32) / np.float32(scheme.temperature)
+        if (np.abs(scaled - scaled.max() - math.log(scheme.min_p)) < 1e-4).any():
+            return True
     if scheme.top_p is None or scheme.top_p == 1:
         return False
     kept = reference.support(row, scheme.temperature, scheme.top_k, None)
@@ -55,8 +62,7 @@ def at_the_border(row: np.ndarray, scheme: Scheme) -> bool:
 
 
 def check_row(row: np.ndarray, scheme: Scheme, width: int, target: int, found: Support, at: int) -> None:
-    options = (scheme.temperature, scheme.top_k, scheme.top_p)
-    kept = reference.support(row, *options)
+    kept = reference.support(row, *options(scheme))
     log_probs = normalised(row, kept, scheme)
     tokens, got = found.tokens[at].tolist(), found.log_probs[at].tolist()
     assert found.log_probs.dtype == torch.float64
@@ -92,10 +98,30 @@ def test_agrees_with_the_definition(problem: Problem) -> None:
             check_row(row, scheme, width, target, found, at)
 
 
+@cases(300)
+@given(problems())
+def test_says_of_the_target_what_scoring_does(problem: Problem) -> None:
+    rows, scheme, width, targets = problem
+    logits, tokens = torch.from_numpy(rows), torch.tensor(targets)
+    found, scores = support(logits, scheme, width, tokens), target_scores(logits, tokens, [scheme])
+    for at, row in enumerate(rows.astype(np.float64)):
+        if not at_the_border(row, scheme):
+            assert float(found.target[at]) == pytest.approx(float(scores.log_probs[0, at]), abs=2e-5)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(
     "scheme",
-    [Scheme(top_k=5), Scheme(), Scheme(temperature=0.8, top_k=None), Scheme(top_k=40, top_p=0.93), GREEDY],
+    [
+        Scheme(top_k=5),
+        Scheme(),
+        Scheme(temperature=0.8, top_k=None),
+        Scheme(top_k=40, top_p=0.93),
+        Scheme(top_k=None, min_p=0.013),  # some 200 tokens
+        Scheme(temperature=0.8, top_k=40, min_p=0.1),
+        Scheme(top_k=None, top_p=0.93, min_p=0.1),
+        GREEDY,
+    ],
     ids=str,
 )
 def test_wide_vocabularies(scheme: Scheme, dtype: Any) -> None:
@@ -126,17 +152,30 @@ def test_more_ties_than_are_listed() -> None:
     assert float(found.target) == pytest.approx(-math.log(3000))
 
 
+def test_what_min_p_keeps_and_is_not_listed_is_counted() -> None:
+    logits = torch.tensor([[0.0, 3.0, 2.0, 1.0, 2.0, -5.0]])
+    for width, unlisted in ((1, 3), (2, 2), (3, 1), (4, 0), (5, 0), (6, 0)):
+        found = support(logits, Scheme(top_k=None, min_p=0.1), width, torch.tensor([3]))
+        assert found.unlisted.tolist() == [unlisted]
+        assert found.tokens[0, :4].tolist() == [1, 2, 4, 3][:width] or width == 2  # of equal ones, either
+        weights = np.exp([0.0, -1.0, -1.0, -2.0])
+        assert float(found.rest) == pytest.approx(weights[width:].sum() / weights.sum(), abs=1e-15)
+        assert float(found.target) == pytest.approx(math.log(weights[3] / weights.sum()))
+
+
 def test_all_probability_adds_up_in_double_precision() -> None:
     """Bounds are sums of many of these: an error of float32 in the normalisation would add up."""
     logits = torch.randn(50, 300, generator=torch.Generator().manual_seed(0)) * 3
-    for scheme in (Scheme(temperature=0.7, top_k=None), Scheme(), Scheme(top_k=None, top_p=0.9)):
+    cut = [Scheme(0.7, None, None, 0.01), Scheme(min_p=0.2), Scheme(top_k=40, top_p=0.9, min_p=0.1)]
+    for scheme in (Scheme(temperature=0.7, top_k=None), Scheme(), Scheme(top_k=None, top_p=0.9), *cut):
         for width in (10, 300):
             found = support(logits, scheme, width, logits.argmax(1))
             np.testing.assert_allclose(found.log_probs.exp().sum(1) + found.rest, 1, atol=1e-12, rtol=0)
 
 
 def test_nan_logits_stay_visible() -> None:
-    for scheme in (GREEDY, Scheme(top_k=2), Scheme(top_k=None), Scheme(top_k=None, top_p=0.5)):
+    plain = [Scheme(top_k=1), Scheme(top_k=2), Scheme(top_k=None), Scheme(top_k=None, top_p=0.5)]
+    for scheme in (GREEDY, *plain, *(dataclasses.replace(s, min_p=0.3) for s in plain)):
         logits = torch.zeros(1, 5)
         logits[0, 3] = math.nan
         found = support(logits, scheme, 2, torch.tensor([0]))

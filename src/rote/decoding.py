@@ -1,4 +1,4 @@
-"""Decoding schemes: temperature, then top-k, then top-p, renormalised; or greedy.
+"""Decoding schemes: temperature, then top-k, top-p and min-p, renormalised; or greedy.
 
 `target_scores` computes, for rows of logits and one target token each, everything verbatim extraction needs, for any
 number of schemes at once. All of it happens on the logits' device; nothing of vocabulary size leaves this module.
@@ -49,7 +49,8 @@ def target_scores(logits: Tensor, targets: Tensor, schemes: Sequence[Scheme]) ->
 
     Other tokens may cross the border too, and what is left then shares all of the probability. A log-prob can rise by
     `headroom` for that reason, besides the 2 d / temperature for which logits that differ by d account themselves: the
-    support is never lighter than its top_k heaviest tokens, or than a share top_p of those.
+    support is never lighter than its top_k heaviest tokens, or than a share top_p of those, or with min_p than the
+    heaviest token: how many others are left depends on how far that one rises.
     """
     vocabulary = logits.shape[1]
     value = logits.gather(1, targets[:, None])
@@ -94,6 +95,14 @@ def _under_scheme(
     scheme: Scheme, logits: Tensor, target: Tensor, argmax: Tensor, tied_before: Tensor, top: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(log-prob, margin, headroom) of the target; `top` holds at least the top_k + 1 largest logits, sorted."""
+    found = _before_min_p(scheme, logits, target, argmax, tied_before, top)
+    return found if scheme.min_p is None else _min_p(scheme, logits, target, top, found)
+
+
+def _before_min_p(
+    scheme: Scheme, logits: Tensor, target: Tensor, argmax: Tensor, tied_before: Tensor, top: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same under temperature, top-k and top-p, or greedy."""
     never = torch.full_like(target, -torch.inf)
     always = torch.full_like(target, torch.inf)
     none = torch.zeros_like(target)
@@ -113,7 +122,7 @@ def _under_scheme(
     k = scheme.top_k
     kept, border = top[:, :k], top[:, k - 1]
     # Ties at rank k are all kept: they are counted on the whole row, after the division, as the scheme is defined.
-    scaled = logits.float() if temperature == 1 else logits.float() / temperature
+    scaled = _scaled(logits, scheme)
     ties = _count(torch.ge, scaled, (border / temperature)[:, None]) - k
     inside = target / temperature >= border / temperature
     margin = torch.where(inside, (target - top[:, k]) / 2, (target - border) / 2)
@@ -130,6 +139,39 @@ def _under_scheme(
     mass = least + ties * torch.exp(border / temperature - highest[:, 0])
     log_prob = (target / temperature - highest[:, 0] - mass.log()).clamp(max=0)
     return torch.where(inside, log_prob, never), margin, mass.log() - least.log()
+
+
+def _min_p(
+    scheme: Scheme, logits: Tensor, target: Tensor, top: Tensor, before: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(log-prob, margin, headroom) of the target, from what they are `before` min-p.
+
+    Top-k, top-p and min-p each keep the most likely tokens, however many: the support is the smallest of the three
+    sets, in which a token's log-prob is the largest.
+    """
+    assert scheme.min_p is not None
+    temperature = scheme.temperature
+    scaled, own, highest = _scaled(logits, scheme), target / temperature, top[:, 0] / temperature
+    floor = _floor(highest, scheme.min_p)
+    mass = torch.exp(scaled - highest[:, None]).masked_fill(scaled < floor[:, None], 0.0).sum(1)
+    inside = (before[0] > -torch.inf) & (own >= floor)
+    log_prob = torch.where(inside, torch.maximum(before[0], (own - highest - mass.log()).clamp(max=0)), -torch.inf)
+
+    # The target leaves when the largest of the others has risen far enough above it; that it is the largest itself
+    # only makes this take longer. Outside it has every border to cross that keeps it out, inside one is enough.
+    second = top[:, 1] if logits.shape[1] > 1 else torch.full_like(target, -torch.inf)
+    rival = torch.where(target < top[:, 0], top[:, 0], second)
+    margin = torch.minimum(before[1], (target - rival - temperature * math.log(scheme.min_p)) / 2)
+    return log_prob, margin, torch.where(inside, (own - highest - log_prob).clamp(min=0), 0.0)
+
+
+def _scaled(logits: Tensor, scheme: Scheme) -> Tensor:
+    return logits.float() if scheme.temperature == 1 else logits.float() / scheme.temperature
+
+
+def _floor(highest: Tensor, min_p: float) -> Tensor:
+    """The least scaled logit that min-p keeps; `highest` is the largest."""
+    return highest + math.log(min_p)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,19 +303,18 @@ def support(logits: Tensor, scheme: Scheme, width: int, targets: Tensor) -> Supp
         certain = 0 * logits.amax(1).double()  # NaN where the largest logit is no number
         target = torch.where(first[:, 0] == targets, certain, -torch.inf)
         return Support(first, certain[:, None], 0 * certain, torch.zeros_like(targets), target)
-    scaled = logits.float() if scheme.temperature == 1 else logits.float() / scheme.temperature
+    scaled = _scaled(logits, scheme)
     if scheme.nucleus:
         return _nucleus_support(scaled, scheme, width, targets)
     k = min(scheme.top_k or logits.shape[1], logits.shape[1])
-    values, tokens = largest_with_ids(scaled, width if k == logits.shape[1] else max(width, k))
     if k == logits.shape[1]:
-        log_mass = torch.logsumexp(scaled.double(), 1)  # in float32 the parts would not add up to the whole
-        log_probs = values.double() - log_mass[:, None]
-        rest = (1 - log_probs.exp().sum(1)).clamp(min=0) if width < k else torch.zeros_like(log_mass)
-        target = (scaled.gather(1, targets[:, None])[:, 0].double() - log_mass).clamp(max=0)
-        return Support(tokens, log_probs.clamp(max=0), rest, torch.full_like(targets, k - width), target)
-    # Ties at rank k are all kept; those that `values` does not hold weigh as much as the border does.
+        return _wide_support(scaled, scheme, width, targets)
+    values, tokens = largest_with_ids(scaled, max(width, k))
+    # Ties at rank k are all kept; those that `values` does not hold weigh as much as the border does. Where min-p keeps
+    # fewer than top-k, `values` holds them all.
     border = values[:, k - 1 : k]
+    if scheme.min_p is not None:
+        border = torch.maximum(border, _floor(values[:, :1], scheme.min_p))
     inside = values >= border
     highest = values[:, :1].double()
     weights = torch.where(inside, (values.double() - highest).exp(), 0.0)
@@ -288,8 +329,23 @@ def support(logits: Tensor, scheme: Scheme, width: int, targets: Tensor) -> Supp
     return Support(tokens[:, :width], log_probs[:, :width], rest, unlisted, target)
 
 
+def _wide_support(scaled: Tensor, scheme: Scheme, width: int, targets: Tensor) -> Support:
+    """All tokens, or all that min-p keeps."""
+    unlisted = torch.full_like(targets, scaled.shape[1] - width)
+    if scheme.min_p is not None:
+        floor = _floor(scaled.amax(1, keepdim=True), scheme.min_p)
+        unlisted = (_count(torch.ge, scaled, floor).long() - width).clamp(min=0)
+        scaled = scaled.masked_fill(scaled < floor, -torch.inf)
+    values, tokens = largest_with_ids(scaled, width)
+    log_mass = torch.logsumexp(scaled.double(), 1)  # in float32 the parts would not add up to the whole
+    log_probs = values.double() - log_mass[:, None]
+    rest = torch.where(unlisted > 0, (1 - log_probs.exp().sum(1)).clamp(min=0), 0.0)
+    target = (scaled.gather(1, targets[:, None])[:, 0].double() - log_mass).clamp(max=0)
+    return Support(tokens, log_probs.clamp(max=0), rest, unlisted, target)
+
+
 def _nucleus_support(scaled: Tensor, scheme: Scheme, width: int, targets: Tensor) -> Support:
-    """Top-p after top-k: the whole row is put in order, equal probabilities lower id first."""
+    """Top-p after top-k, then min-p: the whole row is put in order, equal probabilities lower id first."""
     assert scheme.top_p is not None
     values, tokens = scaled.sort(dim=1, descending=True, stable=True)
     weights = (values.double() - values[:, :1].double()).exp()
@@ -297,6 +353,8 @@ def _nucleus_support(scaled: Tensor, scheme: Scheme, width: int, targets: Tensor
         weights = torch.where(values >= values[:, scheme.top_k - 1 : scheme.top_k], weights, 0.0)
     before = weights.cumsum(1) - weights
     inside = (before < scheme.top_p * weights.sum(1, keepdim=True)) & (weights > 0)
+    if scheme.min_p is not None:
+        inside &= values >= _floor(values[:, :1], scheme.min_p)
     weights = torch.where(inside, weights, 0.0)
     mass = weights.sum(1, keepdim=True)
     log_probs = torch.where(inside, values.double() - values[:, :1].double() - mass.log(), -torch.inf).clamp(max=0)

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 Row = NDArray[np.float64]
 
 
-def support(logits: Row, temperature: float, top_k: int | None, top_p: float | None) -> list[int]:
+def support(
+    logits: Row, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None = None
+) -> list[int]:
     """Ids of the tokens the scheme may emit."""
     if temperature == 0:
         highest = max(logits)
@@ -33,11 +35,16 @@ def support(logits: Row, temperature: float, top_k: int | None, top_p: float | N
             nucleus.append(i)
             mass += weights[i] / total
         kept = nucleus
+    if min_p is not None:
+        border = max(scaled[i] for i in kept) + math.log(min_p)
+        kept = [i for i in kept if scaled[i] >= border]
     return sorted(kept)
 
 
-def log_prob(logits: Row, target: int, temperature: float, top_k: int | None, top_p: float | None) -> float:
-    kept = support(logits, temperature, top_k, top_p)
+def log_prob(
+    logits: Row, target: int, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None = None
+) -> float:
+    kept = support(logits, temperature, top_k, top_p, min_p)
     if target not in kept:
         return -math.inf
     if temperature == 0:
@@ -47,23 +54,29 @@ def log_prob(logits: Row, target: int, temperature: float, top_k: int | None, to
     return float(logits[target]) / temperature - highest - math.log(math.fsum(math.exp(s - highest) for s in scaled))
 
 
-def margin(logits: Row, target: int, temperature: float, top_k: int | None, top_p: float | None) -> float:
+def margin(
+    logits: Row, target: int, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None = None
+) -> float:
     """How firmly the target stands inside (+) or outside (-): by halving, the least change that is enough.
 
-    Greedy and top-k: logits move towards each other by d each. Top-p: a change of d multiplies the odds of a set by at
-    most exp(2 d), and may bring before the target, or put behind it, whatever stands within 2 d of it. (Both at once
-    to the full is more than a change of d can do: with top-p the true margin may be larger.)
+    Greedy, top-k and min-p: logits move towards each other by d each. Top-p: a change of d multiplies the odds of a set
+    by at most exp(2 d), and may bring before the target, or put behind it, whatever stands within 2 d of it. (Both at
+    once to the full is more than a change of d can do: with top-p the true margin may be larger.) To leave it has to
+    cross the nearest border, to enter all those that it is beyond.
     """
-    inside = target in support(logits, temperature, top_k, top_p)
+    inside = target in support(logits, temperature, top_k, top_p)  # as far as top-k and top-p are concerned
     scaled = [float(v) for v in np.asarray(logits, dtype=np.float32) / np.float32(temperature or 1)]
     own, others = scaled[target], [v for i, v in enumerate(scaled) if i != target]
     if temperature == 0:
         return (own - max(others)) / 2
     ordered = sorted(scaled, reverse=True)
     in_top_k = top_k is None or own >= ordered[top_k - 1]
-    margins = []
+    to_leave, to_enter = [math.inf], list[float]()
     if top_k is not None and top_k < len(scaled):
-        margins.append((own - ordered[top_k if in_top_k else top_k - 1]) / 2)
+        (to_leave if in_top_k else to_enter).append(abs(own - ordered[top_k if in_top_k else top_k - 1]) / 2)
+    if min_p is not None:
+        above = own - max(others) - math.log(min_p)
+        (to_leave if own >= ordered[0] + math.log(min_p) else to_enter).append(abs(above) / 2)
     if top_p is not None and top_p < 1 and in_top_k:
         border = ordered[(top_k or len(scaled)) - 1]
         kept = [v for v in others if v > border]
@@ -83,10 +96,8 @@ def margin(logits: Row, target: int, temperature: float, top_k: int | None, top_
         for _ in range(100):
             middle = (low + high) / 2
             low, high = (low, middle) if crosses(middle) else (middle, high)
-        margins.append(high if inside else -high)
-    if not inside and in_top_k:
-        margins = [m for m in margins if m < 0]
-    return min(margins, key=abs) * temperature if margins else math.inf
+        (to_leave if inside else to_enter).append(high)
+    return (-max(to_enter) if to_enter else min(to_leave)) * temperature
 
 
 def rank(logits: Row, target: int) -> int:

@@ -72,13 +72,13 @@ DISTANCES: dict[str, Callable[[Sequence[int], Sequence[int]], int]] = {"levensht
 
 
 class Tree:
-    """What a model may write under a scheme (temperature, top-k, top-p). Every history is asked for once."""
+    """What a model may write under a scheme (temperature, top-k, top-p, min-p). Every history is asked for once."""
 
     def __init__(
         self,
         logits_after: Callable[[Tokens], Row],
         history: Tokens,
-        scheme: tuple[float, int | None, float | None],
+        scheme: tuple[float, int | None, float | None] | tuple[float, int | None, float | None, float | None],
         eos_ids: Iterable[int],
         alike: Callable[[Tokens], Hashable] = lambda history: history,
     ) -> None:

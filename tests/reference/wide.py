@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 Row = NDArray[np.float64]
 
 
-def support(logits: Row, temperature: float, top_k: int | None, top_p: float | None) -> NDArray[np.int64]:
+def support(
+    logits: Row, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None = None
+) -> NDArray[np.int64]:
     """Ids of the tokens the scheme may emit, most likely first, equal ones by id."""
     if temperature == 0:
         return np.array([np.argmax(logits)])  # the first of equals: the lowest id
@@ -30,11 +32,15 @@ def support(logits: Row, temperature: float, top_k: int | None, top_p: float | N
         mass = np.cumsum(weights / weights.sum())
         mass_before = np.concatenate([[0.0], mass[:-1]])
         ids = ids[mass_before < top_p]
+    if min_p is not None:
+        ids = ids[scaled[ids] - scaled[ids[0]] >= math.log(min_p)]
     return ids
 
 
-def log_prob(logits: Row, target: int, temperature: float, top_k: int | None, top_p: float | None) -> float:
-    kept = support(logits, temperature, top_k, top_p)
+def log_prob(
+    logits: Row, target: int, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None = None
+) -> float:
+    kept = support(logits, temperature, top_k, top_p, min_p)
     if target not in kept:
         return -math.inf
     if temperature == 0:
@@ -43,5 +49,8 @@ def log_prob(logits: Row, target: int, temperature: float, top_k: int | None, to
     return float(logits[target] / temperature - scaled.max() - np.log(np.exp(scaled - scaled.max()).sum()))
 
 
-def log_p_z(rows: Any, suffix: list[int], temperature: float, top_k: int | None, top_p: float | None) -> float:
-    return math.fsum(log_prob(row, token, temperature, top_k, top_p) for row, token in zip(rows, suffix, strict=True))
+def log_p_z(
+    rows: Any, suffix: list[int], temperature: float, top_k: int | None, top_p: float | None, min_p: float | None = None
+) -> float:
+    options = (temperature, top_k, top_p, min_p)
+    return math.fsum(log_prob(row, token, *options) for row, token in zip(rows, suffix, strict=True))
