@@ -11,10 +11,11 @@ from unittest import mock
 
 from hypothesis import strategies as st
 
-from rote import GREEDY, Example, Scheme, near_verbatim
+from rote import GREEDY, Example, Scheme
 from rote.extraction.near import batches, fork
-from rote.extraction.near.distance import Distance, EosPolicy
+from rote.extraction.near.options import EosPolicy
 from rote.extraction.near.results import NearVerbatim
+from tests.extraction.near.searching import find_near
 from tests.fakes import ReciteModel
 from tests.reference import near as reference
 
@@ -26,7 +27,7 @@ class Recital:
     model: ReciteModel
     examples: list[Example]
     scheme: Scheme
-    distance: Distance
+    distance: str
     tolerance: int
     eos: EosPolicy
     settings: dict[str, int] = field(default_factory=dict)  # of the search's insides
@@ -48,7 +49,7 @@ class Recital:
     def run(self, **options: Any) -> list[NearVerbatim]:
         with _inside(self.settings), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # budgets too small to begin
-            return near_verbatim(
+            return find_near(
                 self.model, self.examples, self.scheme, distance=self.distance, tolerance=self.tolerance, eos=self.eos,
                 **options,
             )  # fmt: skip
@@ -110,7 +111,7 @@ def recitals(draw: st.DrawFn, most: int = 3) -> Recital:
             }
         )
     )  # fmt: skip
-    distances: list[Distance] = ["levenshtein", "levenshtein", "hamming"]
+    distances = ["levenshtein", "levenshtein", "hamming"]
     return Recital(
         model, examples, draw(schemes(vocabulary)), draw(st.sampled_from(distances)),
         draw(st.one_of(st.integers(0, 4), st.integers(0, longest + 1))), eos, settings,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rote.errors import InputError
 from rote.extraction.near import distance as distances
-from rote.extraction.near.distance import Metric
+from rote.extraction.near.distance import Metric, metric_of, root_ceil
 from tests.cases import cases
 from tests.reference import near as reference
 from tests.reference.near import FAR
@@ -101,12 +101,12 @@ def test_bounds_hold_for_every_completion(distance: Any, eos: Any, published: bo
         known = np.array([formula(distance, eos, published, u, z) for z, u in rows])
         ends = np.array([[measured(distance, (*u, v), z) for v in tokens.tolist()] for z, u in rows])
         for tolerance in range(LONGEST + 2):
-            metric = Metric(distance, tolerance, eos, published)
+            metric = metric_of(distance, tolerance, eos, published=published)
             walk = Walk(metric, rows)
             floor, ceil = metric.bounds(walk.states, walk.written, walk.lengths)
             np.testing.assert_array_equal(cut(floor, tolerance), cut(known[:, 0], tolerance))
             np.testing.assert_array_equal(cut(ceil, tolerance), cut(known[:, 1], tolerance))
-            end = metric.ended(walk.states, walk.written, walk.lengths)
+            end = metric.ended(walk.states, walk.lengths - walk.written)
             np.testing.assert_array_equal(
                 cut(end, tolerance), cut([measured(distance, u, z) for z, u in rows], tolerance)
             )
@@ -123,7 +123,7 @@ def test_bounds_hold_for_every_completion(distance: Any, eos: Any, published: bo
                 np.testing.assert_array_equal(cut(floor, tolerance)[over], cut(exact[:, :, 0], tolerance)[over])
                 if eos != "stop":  # outputs of one length: some completion is exactly that close
                     np.testing.assert_array_equal(cut(floor, tolerance), cut(exact[:, :, 0], tolerance))
-            end = metric.ended(after, walk.written[:, None] + 1, walk.lengths[:, None])
+            end = metric.ended(after, (walk.lengths - walk.written - 1)[:, None])
             np.testing.assert_array_equal(cut(end, tolerance), cut(ends, tolerance))
 
 
@@ -132,7 +132,7 @@ def test_states_before_anything_is_written_and_along_the_suffix(distance: Any) -
     suffixes = [(1,), (1, 2), (0, 1, 1, 2), (2,) * 9]
     lengths = torch.tensor([len(z) for z in suffixes])
     for tolerance in range(8):
-        metric = Metric(distance, tolerance, "stop")
+        metric = metric_of(distance, tolerance, "stop")
         assert metric.start(lengths).dtype == metric.along(lengths, lengths).dtype == torch.int16
         for z, found in zip(suffixes, metric.start(lengths).tolist(), strict=True):
             assert found == reference.state((), z, distance, tolerance)
@@ -145,17 +145,19 @@ def test_states_before_anything_is_written_and_along_the_suffix(distance: Any) -
 
 def test_the_root_is_closed_where_everything_counts() -> None:
     for distance, eos, tolerance in itertools.product(("levenshtein", "hamming"), ("stop", "ignore"), range(7)):
-        metric = Metric(distance, tolerance, eos)  # type: ignore[arg-type]
+        metric = metric_of(distance, tolerance, eos)  # type: ignore[arg-type]
         lengths = torch.arange(1, 6)
         floor, ceil = metric.bounds(metric.start(lengths), torch.zeros_like(lengths), lengths)
         assert floor.tolist() == [0] * 5
         assert (ceil <= tolerance).tolist() == [length <= tolerance for length in range(1, 6)]
+        assert [root_ceil(metric, length) for length in range(1, 6)] == ceil.tolist()
 
 
 def test_nothing_is_closed_before_the_last_token_where_early_ends_do_not_count() -> None:
-    metric, lengths = Metric("levenshtein", 5, "exclude"), torch.tensor([1, 2, 3])
+    metric, lengths = metric_of("levenshtein", 5, "exclude"), torch.tensor([1, 2, 3])
     _, ceil = metric.bounds(metric.start(lengths), torch.zeros_like(lengths), lengths)
     assert (ceil <= 5).tolist() == [True, False, False]
+    assert [root_ceil(metric, length) <= 5 for length in (1, 2, 3)] == [True, False, False]
 
 
 @cases(60)
@@ -172,7 +174,7 @@ def test_long_outputs(data: st.DataObject) -> None:
         else:
             del output[at]
     output = (output + [0] * length)[:length]
-    metric = Metric("levenshtein", tolerance, "ignore")
+    metric = metric_of("levenshtein", tolerance, "ignore")
     walk = Walk(metric, [(suffix, tuple(output))])
     floor, ceil = metric.bounds(walk.states, walk.written, walk.lengths)
     want = min(reference.levenshtein(output, suffix), tolerance + 1)
@@ -185,8 +187,8 @@ TOKENS = st.lists(st.integers(0, 3), max_size=9)
 @cases(300)
 @given(TOKENS, TOKENS)
 def test_finished_outputs(output: list[int], suffix: list[int]) -> None:
-    assert distances.levenshtein(output, suffix) == reference.levenshtein(output, suffix)
-    assert distances.hamming(output, suffix) == reference.hamming(output, suffix)
+    for name, measure in reference.DISTANCES.items():
+        assert metric_of(name, 0, "stop").between(output, suffix) == measure(output, suffix)
     texts = ["".join("abcd"[t] for t in tokens) for tokens in (output, suffix)]
     assert distances.levenshtein(*texts) == reference.levenshtein(output, suffix)
 
@@ -200,7 +202,7 @@ def test_tuples_and_lists_are_alike() -> None:
     ("distance", "tolerance", "eos", "named"),
     [
         ("euclid", 5, "stop", "distance"),
-        ("hamming", 5, "never", "EOS"),
+        ("hamming", 5, "never", "eos"),
         ("hamming", -1, "stop", "tolerance"),
         ("hamming", 4096, "stop", "tolerance must be a whole number from 0 to 4095"),
         ("hamming", 1.0, "stop", "tolerance"),
@@ -209,12 +211,12 @@ def test_tuples_and_lists_are_alike() -> None:
 )
 def test_impossible_settings_are_refused_by_name(distance: Any, tolerance: Any, eos: Any, named: str) -> None:
     with pytest.raises(InputError, match=named):
-        Metric(distance, tolerance, eos)
+        metric_of(distance, tolerance, eos)
 
 
 def test_the_largest_tolerance() -> None:
     """States are 16-bit integers, and what never counts is farther than any tolerance."""
-    metric, lengths = Metric("levenshtein", 4095, "exclude"), torch.tensor([3])
+    metric, lengths = metric_of("levenshtein", 4095, "exclude"), torch.tensor([3])
     _, ceil = metric.bounds(metric.start(lengths), torch.zeros(1, dtype=torch.int64), lengths)
     assert 4095 < int(ceil) < 2**15
     assert int(metric.start(lengths).max()) == 4096

@@ -16,9 +16,10 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from rote import Example, Scheme, near_verbatim
+from rote import Example, Scheme
 from rote.extraction.near import batches
 from rote.extraction.near.results import NearVerbatim
+from tests.extraction.near.searching import find_near
 from tests.fakes import ReciteModel
 
 FROZEN = Path(__file__).parent / "frozen.json"
@@ -72,7 +73,7 @@ def searched(name: str) -> list[NearVerbatim]:
     for example, firmness in zip(examples, (1.0, 2.0, 3.5, 5.0, 4.0, 4.0), strict=True):
         model = ReciteModel(texts, VOCABULARY, firmness=firmness, reach=3, eos_ids=frozenset({0}), bos_id=3)
         with mock.patch.multiple(batches, **inside) if inside else nullcontext():
-            found += near_verbatim(model, [example], **options)
+            found += find_near(model, [example], **options)
     return found
 
 

@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 import rote
-from rote import Example, near_verbatim
-from rote.corpus.formats import read_examples
+from rote import Example
+from rote.corpus.formats import as_examples
+from rote.corpus.windows import Windows
 from rote.extraction.near.results import NearVerbatim
 from rote.odds import wilson
 from tests.conftest import ROOT
+from tests.extraction.near.searching import find_near
 
 LEVEL = 1e-4  # how often a sound result may fail one comparison with samples
 SIGMAS = 4.5
@@ -42,7 +44,7 @@ class Truth(NamedTuple):
 
 @cache
 def ladder() -> list[Example]:
-    return read_examples(ROOT / "training/ladder.jsonl", None)
+    return as_examples(ROOT / "training/ladder.jsonl", None)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +106,7 @@ def test_the_sampled_truth_can_be_drawn_again(bundled: Any, truth: Truth, sample
     chosen, count = [sampled[8], sampled[16]], 300
     assert truth.seed != 1234
     for example, result in zip(
-        chosen, near_verbatim(bundled, chosen, method="sample", samples=count, seed=1234), strict=True
+        chosen, find_near(bundled, chosen, method="sample", samples=count, seed=1234), strict=True
     ):
         assert result.estimate is not None
         p = (truth.hits[example.id] + result.estimate.mean * count) / (truth.samples + count)
@@ -115,14 +117,14 @@ def test_the_sampled_truth_can_be_drawn_again(bundled: Any, truth: Truth, sample
 def test_verbatim_mass_is_the_scorers(bundled: Any, rungs: list[Example]) -> None:
     scored = rote.verbatim(bundled, rungs)
     for budget in (FIRST, 130):
-        for result, own in zip(near_verbatim(bundled, rungs, budget=budget), scored, strict=True):
+        for result, own in zip(find_near(bundled, rungs, budget=budget), scored, strict=True):
             sound(result)
             # A token at the border of the top 40 may fall on either side.
             if not (np.abs(own.margins) < bundled.logit_tolerance).any():
                 assert result.by_tolerance[0] == pytest.approx((own.prob, own.prob), abs=1e-5)
     for variant in ("closing", "pruned"):
         for result, own in zip(
-            near_verbatim(bundled, rungs, method="beam", width=BEAM, variant=variant),
+            find_near(bundled, rungs, method="beam", width=BEAM, variant=variant),
             scored,
             strict=True,
         ):
@@ -136,7 +138,7 @@ def test_verbatim_mass_is_sampled(bundled: Any, sampled: list[Example]) -> None:
     chosen, count = sampled[5::6], 150
     between = 0
     for result, own in zip(
-        near_verbatim(bundled, chosen, method="sample", samples=count, seed=4), rote.verbatim(bundled, chosen),
+        find_near(bundled, chosen, method="sample", samples=count, seed=4), rote.verbatim(bundled, chosen),
         strict=True,
     ):  # fmt: skip
         counts = {wilson(h, count): h for h in range(count + 1)}
@@ -156,7 +158,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", SEARCHES)
 def test_bounds_agree_with_samples(name: str, bundled: Any, truth: Truth, sampled: list[Example]) -> None:
-    found = near_verbatim(bundled, sampled, **SEARCHES[name])
+    found = find_near(bundled, sampled, **SEARCHES[name])
     for example, result in zip(sampled, found, strict=True):
         sound(result)
         hits = truth.hits[example.id]
@@ -174,7 +176,7 @@ def test_residual_estimates_agree_with_samples_and_are_sharper(
     chosen, count = [e for e in sampled if 0.05 <= truth.mass(e) <= 0.95][::2], 80
     assert len(chosen) >= 6
     errors, reported, plain = [], [], []
-    for example, result in zip(chosen, near_verbatim(bundled, chosen, budget=150, samples=count, seed=6), strict=True):
+    for example, result in zip(chosen, find_near(bundled, chosen, budget=150, samples=count, seed=6), strict=True):
         sound(result)
         assert result.estimate is not None
         assert result.lower <= result.estimate.interval[0] <= result.estimate.mean <= result.upper
@@ -195,9 +197,9 @@ def test_residual_estimates_agree_with_samples_and_are_sharper(
     "search", [{"budget": 300}, SEARCHES["closing beam"], SEARCHES["published beam"]], ids=["fork", "closing", "pruned"]
 )
 def test_a_book_it_has_not_seen_is_not_extractable(bundled: Any, gatsby: str, search: dict[str, Any]) -> None:
-    examples = rote.windows(gatsby, bundled.tokenizer, stride=len(gatsby) // 26)[:24]
+    examples = rote.windows(gatsby, bundled.tokenizer, Windows(stride=len(gatsby) // 26))[:24]
     assert len(examples) == 24
-    for result in near_verbatim(bundled, examples, tolerance=5, **search):
+    for result in find_near(bundled, examples, tolerance=5, **search):
         sound(result)
         assert len(result.by_tolerance) == 6
         assert max(lower for lower, _ in result.by_tolerance) < result.tau == 1e-3

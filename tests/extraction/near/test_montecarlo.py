@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rote import GREEDY, Example, Scheme, near_verbatim
+from rote import GREEDY, Example, Scheme
 from rote.extraction.near import batches
-from rote.extraction.near.distance import Distance, EosPolicy
 from rote.extraction.near.montecarlo import estimate
+from rote.extraction.near.options import EosPolicy
 from rote.odds import wilson
+from tests.extraction.near.searching import find_near
 from tests.extraction.near.test_search import ROUNDING, UNLIMITED, CoarseModel, Problem, many, problems
 
 SAMPLES = 4000
@@ -37,7 +38,7 @@ def listed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> b
     return False
 
 
-def problem_of(scheme: Scheme, eos: EosPolicy, distance: Distance, *, seed: int = 0, grid: float = 0.1) -> Problem:
+def problem_of(scheme: Scheme, eos: EosPolicy, distance: str, *, seed: int = 0, grid: float = 0.1) -> Problem:
     """Suffixes of several lengths, some with a last token that ends them; all lie in the middle of what comes out."""
     model = CoarseModel(5, seed=seed, bos_id=3, order=3, grid=grid, eos_ids=frozenset({0, 4}))
     examples = [
@@ -61,7 +62,7 @@ def hits_of(by_tolerance: tuple[tuple[float, float], ...], samples: int) -> list
 @pytest.mark.parametrize("kind", SCHEMES)
 @pytest.mark.parametrize("eos", ["stop", "exclude", "ignore"])
 @pytest.mark.parametrize("distance", ["levenshtein", "hamming"])
-def test_samples_agree_with_enumeration(kind: str, eos: EosPolicy, distance: Distance, listed: bool) -> None:
+def test_samples_agree_with_enumeration(kind: str, eos: EosPolicy, distance: str, listed: bool) -> None:
     # Ties where top-k is to have unlisted tokens; few where rounding might decide what top-p keeps.
     ties = kind == "top-k" and not listed
     between = 0
@@ -189,7 +190,7 @@ def test_nothing_open_nothing_drawn() -> None:
 
 REPLICATIONS, DRAWN = 1000, 400
 
-LEFT_OPEN: dict[str, tuple[int, int, Scheme, EosPolicy, Distance, int, tuple[int, ...], int, bool]] = {
+LEFT_OPEN: dict[str, tuple[int, int, Scheme, EosPolicy, str, int, tuple[int, ...], int, bool]] = {
     "top-k": (6, 128, Scheme(top_k=3), "stop", "levenshtein", 2, (3, 4, 2, 3, 4), 6, False),
     "top-p": (4, 43, Scheme(top_k=None, top_p=0.9), "exclude", "hamming", 3, (1, 2, 1, 2, 2), 7, False),
     "unlisted": (4, 55, Scheme(temperature=0.9, top_k=None), "stop", "levenshtein", 1, (1, 1, 1), 4, True),
@@ -208,7 +209,7 @@ def test_residual_estimates_are_unbiased_and_their_intervals_cover(name: str, mo
     examples = [Example(str(i), (1, 2), suffix) for i in range(REPLICATIONS)]
     problem = Problem(model, scheme, eos, distance, tolerance, examples[:1])
     truth = problem.truths()[0][-1]
-    results = near_verbatim(
+    results = find_near(
         model, examples, scheme, eos=eos, distance=distance, tolerance=tolerance, budget=budget, samples=DRAWN, seed=1
     )
     found = [r.estimate for r in results if r.estimate is not None]
@@ -246,7 +247,7 @@ def test_estimates_by_hand() -> None:
 def test_a_budget_buys_samples() -> None:
     model = CoarseModel(4, seed=3)
     example = Example("a", (1, 2), (0, 3, 1))
-    (found,) = near_verbatim(model, [example], Scheme(top_k=3), tolerance=1, method="sample", budget=42)
+    (found,) = find_near(model, [example], Scheme(top_k=3), tolerance=1, method="sample", budget=42)
     assert found.estimate is not None
     assert found.estimate.samples == 20
     assert found.token_evals <= 42

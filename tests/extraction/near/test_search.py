@@ -19,14 +19,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import rote
-from rote import GREEDY, Example, InputError, ModelError, Scheme, near_verbatim, verbatim
+from rote import GREEDY, Example, InputError, ModelError, Near, Scheme, near_verbatim, verbatim
+from rote.corpus.windows import Windows
 from rote.extraction.near.batches import Reader
-from rote.extraction.near.distance import Distance, EosPolicy, Metric
+from rote.extraction.near.distance import metric_of
 from rote.extraction.near.fork import Forks, Search
 from rote.extraction.near.frontier import Frontier, Nodes
+from rote.extraction.near.options import EosPolicy
 from rote.extraction.near.results import Goal, NearVerbatim, verdict
 from rote.extraction.near.search import greedy_distances
 from rote.models.memory import Replay
+from tests.extraction.near.searching import OF_NEAR, find_near
 from tests.fakes import HashModel
 from tests.reference import near as reference
 
@@ -65,7 +68,7 @@ class Problem:
     model: CoarseModel
     scheme: Scheme
     eos: EosPolicy
-    distance: Distance
+    distance: str
     tolerance: int
     examples: list[Example]
 
@@ -79,7 +82,7 @@ class Problem:
     def run(self, **options: Any) -> list[NearVerbatim]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # budgets too small to begin
-            results = near_verbatim(
+            results = find_near(
                 self.model, self.examples, self.scheme, eos=self.eos, distance=self.distance, tolerance=self.tolerance,
                 **options,
             )  # fmt: skip
@@ -140,8 +143,8 @@ def problems(
             suffix += (draw(st.sampled_from(may)),)
         examples.append(Example(f"e{i}", prefix, suffix))
     tolerance = draw(st.integers(0, 4 if long else longest + 1))
-    distances: list[Distance] = ["levenshtein", "hamming"]
-    return Problem(model, scheme, policy, draw(st.sampled_from(distances)), tolerance, examples)
+    distance = draw(st.sampled_from(["levenshtein", "hamming"]))
+    return Problem(model, scheme, policy, distance, tolerance, examples)
 
 
 SEARCHES = st.fixed_dictionaries(
@@ -264,8 +267,7 @@ def test_results_do_not_depend_on_batch_mates(problem: Problem, search: dict[str
 def test_the_edit_ball_holds_the_mismatch_ball(problem: Problem, method: str) -> None:
     """Outputs of equal length: they are the same sets up to one edit."""
     found = {}
-    distances: tuple[Distance, ...] = ("levenshtein", "hamming")
-    for distance in distances:
+    for distance in ("levenshtein", "hamming"):
         problem.distance = distance
         found[distance] = problem.run(budget=UNLIMITED, method=method, width=10**4)
     for a, b in zip(found["levenshtein"], found["hamming"], strict=True):
@@ -318,7 +320,7 @@ def test_what_is_worthwhile_promises_a_thousandth_of_tau() -> None:
         search.frontier.push(Nodes(np.log([0.5]), one - 1, one, one, one, one, one, promise))
         for until, goes in (("worthwhile", goes_on), ("budget", True)):
             goal = Goal(tau=0.04, until=until)  # type: ignore[arg-type]
-            metric = Metric("levenshtein", 0, "stop")
+            metric = metric_of("levenshtein", 0, "stop")
             for budget, enough in ((6, True), (5, False)):
                 paid = lambda _, budget=budget: budget  # noqa: E731
                 forks = Forks(Reader(HashModel(), Scheme(), 9), metric, budget=paid, goal=goal, shown=1, scores=False)
@@ -439,9 +441,8 @@ def test_a_wide_beam_is_exact(problem: Problem) -> None:
 def test_greedy_generations(problem: Problem) -> None:
     """Under greedy decoding one output is certain: its distance is where the probability becomes 1."""
     problem = dataclasses.replace(problem, scheme=GREEDY)
-    found = greedy_distances(
-        problem.model, problem.examples, distance=problem.distance, tolerance=problem.tolerance, eos=problem.eos
-    )
+    near = Near(problem.distance, problem.tolerance, eos=problem.eos)
+    found = greedy_distances(problem.model, problem.examples, near)
     assert found == [sum(p < 0.5 for p in truth) for truth in problem.truths()]
 
 
@@ -455,10 +456,10 @@ def test_a_suffix_with_eos_inside_is_refused(method: Any) -> None:
     for suffix in ((2, 1, 1), (1, 3, 1)):
         for eos in policies:
             with pytest.raises(InputError, match=r"'x'.*EOS"):
-                near_verbatim(model, [Example("x", (1,), suffix)], Scheme(top_k=3), method=method, eos=eos)
-        assert near_verbatim(model, [Example("x", (1,), suffix)], Scheme(top_k=3), method=method, eos="ignore")
+                find_near(model, [Example("x", (1,), suffix)], Scheme(top_k=3), method=method, eos=eos)
+        assert find_near(model, [Example("x", (1,), suffix)], Scheme(top_k=3), method=method, eos="ignore")
     for eos in policies:
-        assert near_verbatim(model, [Example("x", (1,), (1, 1, 2))], Scheme(top_k=3), method=method, eos=eos)
+        assert find_near(model, [Example("x", (1,), (1, 1, 2))], Scheme(top_k=3), method=method, eos=eos)
 
 
 @pytest.mark.parametrize(
@@ -466,7 +467,7 @@ def test_a_suffix_with_eos_inside_is_refused(method: Any) -> None:
     [
         ({"tolerance": -1}, "tolerance"),
         ({"distance": "euclid"}, "distance"),
-        ({"eos": "never"}, "EOS policy"),
+        ({"eos": "never"}, "eos"),
         ({"method": "guess"}, "method"),
         ({"variant": "best"}, "variant"),
         ({"until": "dawn"}, "until"),
@@ -477,18 +478,25 @@ def test_a_suffix_with_eos_inside_is_refused(method: Any) -> None:
         ({"budget": -1}, "budget"),
         ({"samples": 0}, "samples"),
         ({"batch_size": 0}, "batch_size"),
+        ({"variant": "pruned"}, "variant changes nothing"),
+        ({"width": 3, "budget": 99}, "width changes nothing"),
+        ({"seed": 1}, "seed changes nothing"),
     ],
 )
 def test_impossible_options_are_refused_by_name(options: dict[str, Any], named: str) -> None:
+    def ask(**own: Any) -> None:
+        near = Near(**{name: own.pop(name) for name in options if name in OF_NEAR})
+        near_verbatim(HashModel(), [Example("x", (1,), (2,))], near=near, **own)
+
     with pytest.raises(InputError, match=named):
-        near_verbatim(HashModel(), [Example("x", (1,), (2,))], **options)
+        ask(**options)
 
 
 def test_options_of_a_run_are_those_of_the_function() -> None:
     defaults = {name: p.default for name, p in inspect.signature(near_verbatim).parameters.items()}
-    for option in dataclasses.fields(rote.Near):
-        assert option.default == defaults[option.name], option.name
-    assert (defaults["seed"], defaults["tau"], defaults["tolerance"], defaults["width"]) == (0, 0.001, 5, 20)
+    assert defaults["near"] == Near()
+    near = defaults["near"]
+    assert (near.seed, defaults["tau"], near.tolerance, near.width) == (0, 0.001, 5, 20)
 
 
 def test_no_examples_no_results() -> None:
@@ -509,9 +517,13 @@ def test_an_empty_prefix_after_bos() -> None:
 def test_progress_counts_every_example_once() -> None:
     examples = [Example(str(i), (1,) * (i % 3 + 1), (2,) * (i % 4 + 1)) for i in range(13)]
     for method in ("fork", "beam"):
-        told: list[int] = []
-        near_verbatim(HashModel(5), examples, Scheme(top_k=3), method=method, progress=told.append, batch_size=2)
-        assert sum(told) == 13
+        told: list[tuple[str, int, int]] = []
+
+        def tell(what: str, done: int, total: int, told: list[tuple[str, int, int]] = told) -> None:
+            told.append((what, done, total))
+
+        find_near(HashModel(5), examples, Scheme(top_k=3), method=method, progress=tell, batch_size=2)
+        assert told == [("scored", done, 13) for done in range(1, 14)]
 
 
 # --- memory, and models that are broken
@@ -545,10 +557,10 @@ def test_out_of_memory_makes_smaller_batches_and_says_so(method: str) -> None:
     examples = [Example(str(i), (1, 2, i % 5), (2, i % 4, 3, 1)) for i in range(8)]
     options: dict[str, Any] = {"tolerance": 2, "width": 4, "method": method}
     with pytest.warns(RuntimeWarning, match="out of memory: going on with") as said:
-        got = near_verbatim(Hungry(5), examples, Scheme(top_k=4), **options)
+        got = find_near(Hungry(5), examples, Scheme(top_k=4), **options)
     halved = [f"out of memory: going on with {positions} positions at once" for positions in (32, 16)]
     assert [str(one.message) for one in said] == halved[: len(said)]
-    want = near_verbatim(CoarseModel(5), examples, Scheme(top_k=4), **options)
+    want = find_near(CoarseModel(5), examples, Scheme(top_k=4), **options)
     for a, b in zip(got, want, strict=True):
         np.testing.assert_allclose(a.by_tolerance, b.by_tolerance, atol=1e-9, rtol=0)
         assert a.token_evals == b.token_evals
@@ -565,7 +577,7 @@ def test_a_single_row_that_does_not_fit_is_an_error_and_so_is_anything_else(kind
     examples = [Example(name, (1, 2), (2, 3, 1)) for name in ("one", "two")]
     expected: Any = (ModelError, "single row") if kind is torch.OutOfMemoryError else (RuntimeError, "no room")
     with pytest.raises(expected[0], match=expected[1]):
-        near_verbatim(Starving(5), examples, Scheme(top_k=4), method=method, tolerance=1)
+        find_near(Starving(5), examples, Scheme(top_k=4), method=method, tolerance=1)
 
 
 @pytest.mark.parametrize("method", ["fork", "beam"])
@@ -583,7 +595,7 @@ def test_nan_logits_are_an_error_that_names_the_example(value: float, scheme: Sc
 
     examples = [Example("sound", (1, 2), (3, 0, 1)), Example("broken", (4, 4), (3, 0, 1))]
     with pytest.raises(ModelError, match="'broken'"):
-        near_verbatim(Broken(5), examples, scheme, method=method, tolerance=1, width=30)
+        find_near(Broken(5), examples, scheme, method=method, tolerance=1, width=30)
 
 
 # --- a real model
@@ -592,13 +604,13 @@ def test_nan_logits_are_an_error_that_names_the_example(value: float, scheme: Sc
 @pytest.mark.parametrize("method", ["fork", "beam"])
 def test_kept_keys_change_nothing(bundled: Any, alice: str, method: Any) -> None:
     """Searches over keys and values that continuations share, and over whole histories fed anew."""
-    examples = rote.windows(alice[20_000:21_500], bundled.tokenizer, prefix=20, suffix=10, stride=150)
-    examples += rote.windows(alice[50_000:50_500], bundled.tokenizer, prefix=14, suffix=7, stride=200)
+    examples = rote.windows(alice[20_000:21_500], bundled.tokenizer, Windows(20, 10, 150))
+    examples += rote.windows(alice[50_000:50_500], bundled.tokenizer, Windows(14, 7, 200))
     examples = [Example(str(i), e.prefix, e.suffix) for i, e in enumerate(examples)]
     options: dict[str, Any] = {"tolerance": 2, "width": 4, "method": method}
-    kept = near_verbatim(bundled, examples, **options)
+    kept = find_near(bundled, examples, **options)
     with mock.patch.object(type(bundled), "memory", lambda self, positions: Replay(self, positions)):
-        anew = near_verbatim(bundled, examples, **options)
+        anew = find_near(bundled, examples, **options)
     exempt = 0
     for a, b, own in zip(kept, anew, verbatim(bundled, examples), strict=True):
         # A token at the border of the top 40 may fall on either side, and the search goes another way from there.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rote.decoding import Support, TargetScores, support, target_scores
 from rote.errors import ModelError
-from rote.extraction.verbatim import HEAD_BYTES, compiled_scores, out_of_memory, send
+from rote.extraction.passes import HEAD_BYTES, compiled_scores, out_of_memory, send
 from rote.models.base import LogitModel
 from rote.scheme import Scheme
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Literal
 
 import numpy as np
 import torch
@@ -22,12 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rote.extraction.near.batches import Ints, Reader, Reading, not_a_number
-from rote.extraction.near.distance import NEVER, Metric, hamming, levenshtein
+from rote.extraction.near.distance import NEVER, Metric, root_ceil
+from rote.extraction.near.options import Variant
 from rote.extraction.near.results import Candidate, Goal, completed, heaviest
 from rote.tokens import Example
 
 Floats = NDArray[np.float64]
-Variant = Literal["closing", "pruned", "baseline"]
 
 
 @dataclass(slots=True, eq=False)
@@ -151,7 +150,7 @@ class Beams:
 
     def _root(self, example: Example) -> Beam:
         """A sequence before anything is read; only the closing beam asks whether everything is near enough."""
-        ceil = self.metric.ceil(len(example.suffix)) if self.variant == "closing" else NEVER
+        ceil = root_ceil(self.metric, len(example.suffix)) if self.variant == "closing" else NEVER
         closed = (np.arange(self.metric.tolerance + 1) >= ceil).astype(np.float64)
         return Beam(example, closed, np.zeros_like(closed), 1 - closed)
 
@@ -314,5 +313,4 @@ class Beams:
     def _member(self, one: Beam, output: tuple[int, ...], log_mass: float) -> Candidate:
         """One output of a closed set, not scored."""
         whole = completed(output, one.example.suffix)
-        measure = levenshtein if self.metric.distance == "levenshtein" else hamming
-        return Candidate(whole, None, measure(whole, one.example.suffix), log_mass)
+        return Candidate(whole, None, self.metric.between(whole, one.example.suffix), log_mass)

@@ -7,54 +7,95 @@ closed for a tolerance from its ceil on (all its completions count, and none nee
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
 
-from rote.errors import InputError, RoteError
+from rote.errors import RoteError
+from rote.extraction.near.options import MOST_EDITS, EosPolicy, distances
+from rote.options import require_known, require_whole
 
-Distance = Literal["levenshtein", "hamming"]
-EosPolicy = Literal["stop", "exclude", "ignore"]
-"""`stop`: an output ends with EOS, which is its last token. `exclude`: outputs with EOS before the suffix's length do
-not count. `ignore`: EOS is a token like any other."""
-
-NEVER = 1 << 14  # a floor that no tolerance reaches
+NEVER = 4 * (MOST_EDITS + 1)  # a floor that no tolerance reaches; states are 16-bit integers
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(ABC):
     """Streaming distance to suffixes, for tolerances up to `tolerance`: tensors in, tensors out, any device.
 
-    A state is a row of small integers. Levenshtein: D[j] for the `2 * tolerance + 1` columns j around the number of
-    tokens written (the others are beyond the tolerance), cut off at tolerance + 1. Hamming: the mismatches so far.
-    `published`: the looser floor of published beam searches, which does not count what unequal lengths still cost.
+    A distance is a subclass, alone in a file of `rote.extraction.near.distances` that has its name. Outputs have as
+    many tokens as the suffix or, where EOS ends them, fewer. A state is a row of 16-bit integers, as many as it takes;
+    of a token, a distance may ask only whether it equals those of the `window`. Distances up to `tolerance` are exact;
+    for those beyond, any number beyond will do. `published`: the looser floor of published beam searches, which does
+    not count what unequal lengths still cost.
     """
 
-    distance: Distance
     tolerance: int
     eos: EosPolicy
     published: bool = False
 
+    edits: ClassVar[str]
+    """What is counted, in words: "Edits are ..."."""
+
     def __post_init__(self) -> None:
-        if self.distance not in ("levenshtein", "hamming"):
-            raise InputError(f"unknown distance {self.distance!r}; use levenshtein or hamming.")
-        if self.eos not in ("stop", "exclude", "ignore"):
-            raise InputError(f"unknown EOS policy {self.eos!r}; use stop, exclude or ignore.")
-        if not whole(self.tolerance) or not 0 <= self.tolerance < NEVER // 4:
-            raise InputError(
-                f"the tolerance must be a whole number from 0 to {NEVER // 4 - 1}, not {self.tolerance!r}."
-            )
+        require_known("eos", self.eos, get_args(EosPolicy))
+        require_whole("tolerance", self.tolerance, 0, MOST_EDITS)
 
     @property
-    def width(self) -> int:
-        return 1 if self.distance == "hamming" else 2 * self.tolerance + 1
+    def distance(self) -> str:
+        """Its name."""
+        return type(self).__module__.rpartition(".")[2]
 
-    def ceil(self, length: int) -> int:
-        """The ceil of an empty output."""
-        return NEVER if self.eos == "exclude" and length > 1 else length
+    # --- what a distance is
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Suffix tokens that the next token may be compared with: an odd number, as many on either side of its own."""
+
+    @abstractmethod
+    def start(self, lengths: Tensor) -> Tensor:
+        """[rows, state]: the states of outputs that are still empty; `lengths` are those of the suffixes."""
+
+    @abstractmethod
+    def along(self, written: Tensor, lengths: Tensor) -> Tensor:
+        """[rows, state]: the states of outputs that are the suffix itself so far."""
+
+    @abstractmethod
+    def advance(self, states: Tensor, written: Tensor, lengths: Tensor, window: Tensor, tokens: Tensor) -> Tensor:
+        """[rows, children, state]: the states after one more token, `tokens` [rows, children], each.
+
+        `states` are [rows, state], `window` [rows, width], `written` (tokens so far) and `lengths` [rows].
+        """
+
+    @abstractmethod
+    def reach(self, states: Tensor, left: Tensor) -> tuple[Tensor, Tensor]:
+        """(floor, ceil) of states [..., state] of outputs that are `left` tokens shorter than the suffix.
+
+        They are equal where nothing is left. Loose ones cost time; a floor too high or a ceil too low is a false bound.
+        """
+
+    @abstractmethod
+    def ended(self, states: Tensor, left: Tensor) -> Tensor:
+        """The distance of outputs that end here, `left` tokens before the suffix's length."""
+
+    @abstractmethod
+    def alignment(self, states: Tensor, written: Tensor, window: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """(column, edits): how many suffix tokens an output most likely has behind it, and at what distance.
+
+        `states` are those after `tokens` [rows]; `written` and `window` are from before. No bound rests on it.
+        """
+
+    @abstractmethod
+    def between(self, output: Sequence[int], suffix: Sequence[int]) -> int:
+        """The distance of a finished output, whatever the tolerance."""
+
+    # --- what all have in common
 
     def targets(self, suffixes: Sequence[Sequence[int]], device: Any = "cpu") -> Tensor:
         """[suffixes, longest + width]: the suffixes, padded on both sides so that `window` needs no borders."""
@@ -70,69 +111,13 @@ class Metric:
         columns = torch.arange(self.width, device=targets.device)
         return targets.gather(1, (written[:, None] + columns).clamp(max=targets.shape[1] - 1))
 
-    def start(self, lengths: Tensor) -> Tensor:
-        """[rows, width]: the states of outputs that are still empty; `lengths` are those of the suffixes."""
-        if self.distance == "hamming":
-            return torch.zeros(len(lengths), 1, dtype=torch.int16, device=lengths.device)
-        columns = torch.arange(self.width, device=lengths.device) - self.tolerance
-        row = torch.where(columns >= 0, columns, self.tolerance + 1).to(torch.int16)
-        return torch.where(columns <= lengths[:, None], row, self.tolerance + 1).to(torch.int16)
-
-    def along(self, written: Tensor, lengths: Tensor) -> Tensor:
-        """[rows, width]: the states of outputs that are the suffix itself so far."""
-        if self.distance == "hamming":
-            return torch.zeros(len(written), 1, dtype=torch.int16, device=written.device)
-        offset = torch.arange(self.width, device=written.device) - self.tolerance
-        column = written[:, None] + offset
-        outside = (column < 0) | (column > lengths[:, None])
-        return offset.abs().expand_as(column).masked_fill(outside, self.tolerance + 1).to(torch.int16)
-
-    def advance(self, states: Tensor, written: Tensor, lengths: Tensor, window: Tensor, tokens: Tensor) -> Tensor:
-        """[rows, children, width]: the states after one more token, `tokens` [rows, children], each.
-
-        `states` and `window` are [rows, width], `written` (tokens so far) and `lengths` [rows].
-        """
-        miss = tokens[:, :, None] != window[:, None, :]
-        if self.distance == "hamming":
-            return states[:, None, :] + miss
-        most = self.tolerance + 1
-        kept = torch.nn.functional.pad(states[:, 1:] + 1, (0, 1), value=most)  # D[j] + 1: the token is one too many
-        moved = torch.minimum(kept[:, None, :], states[:, None, :] + miss)  # D[j - 1] + (token != z[j])
-        step = 1
-        while step < self.width:  # the running minimum of D[i] + (j - i): target tokens left out
-            moved[..., step:] = torch.minimum(moved[..., step:], moved[..., :-step] + step)
-            step *= 2
-        columns = torch.arange(self.width, device=states.device) - self.tolerance + 1 + written[:, None]
-        outside = (columns < 0) | (columns > lengths[:, None])
-        return moved.clamp(max=most).masked_fill(outside[:, None, :], most)
-
     def bounds(self, states: Tensor, written: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """(floor, ceil) of states [..., width]; `written` and `lengths` broadcast to [...]. Exact up to `tolerance`."""
-        left = (lengths - written).to(torch.int16)
-        if self.distance == "hamming":
-            floor = states[..., 0]
-            ceil = floor + left
-        else:
-            offset = torch.arange(self.width, device=states.device, dtype=torch.int16) - self.tolerance
-            if self.published:
-                floor = states.amin(-1)
-            elif self.eos == "stop":  # an output may end early and need not pay for what it leaves out twice
-                floor = (states + (-offset).clamp(min=0)).amin(-1)
-            else:
-                floor = (states + offset.abs()).amin(-1)
-            ceil = left + states[..., self.tolerance :].amin(-1)
+        """(floor, ceil) of states [..., state]; `written` and `lengths` broadcast to [...]. Exact up to `tolerance`."""
+        left = _left(written, lengths)
+        floor, ceil = self.reach(states, left)
         if self.eos == "exclude":  # what ends early does not count, so nothing is certain before the last token
             ceil = torch.where(left > 1, NEVER, ceil)
         return floor, ceil
-
-    def ended(self, states: Tensor, written: Tensor, lengths: Tensor) -> Tensor:
-        """The exact distance of outputs that end here (anything above `tolerance` means: more than that)."""
-        left = (lengths - written).to(torch.int16)
-        if self.distance == "hamming":
-            return states[..., 0] + left
-        place = (left + self.tolerance).long().expand(states.shape[:-1])
-        edits = states.gather(-1, place.clamp(max=self.width - 1)[..., None])[..., 0]
-        return torch.where(place < self.width, edits, self.tolerance + 1).to(torch.int16)
 
     def children(
         self, states: Tensor, written: Tensor, lengths: Tensor, window: Tensor, tokens: Tensor, is_eos: Tensor
@@ -147,18 +132,28 @@ class Metric:
         if self.eos == "ignore":
             return after, floor, ceil
         early = is_eos & (now < whole)
-        last = self.ended(after, now, whole) if self.eos == "stop" else torch.full_like(floor, NEVER)
+        last = self.ended(after, _left(now, whole)) if self.eos == "stop" else torch.full_like(floor, NEVER)
         return after, torch.where(early, last, floor), torch.where(early, last, ceil)
 
 
-def whole(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool)
+def metric_of(name: str, tolerance: int, eos: EosPolicy, *, published: bool = False) -> Metric:
+    """The distance of that name, as the one class of its module says; an unknown name is refused."""
+    require_known("distance", name, distances())
+    module = import_module(f"rote.extraction.near.distances.{name}")
+    (own,) = (
+        thing
+        for thing in vars(module).values()
+        if isinstance(thing, type) and issubclass(thing, Metric) and thing.__module__ == module.__name__
+    )
+    return own(tolerance, eos, published)
 
 
-def hamming(output: Sequence[int], suffix: Sequence[int]) -> int:
-    """Mismatches by position; positions that only one of the two has are mismatches."""
-    same = sum(a == b for a, b in zip(output, suffix, strict=False))
-    return max(len(output), len(suffix)) - same
+@lru_cache(maxsize=1024)
+def root_ceil(metric: Metric, length: int) -> int:
+    """The ceil of an empty output, before a suffix of `length` tokens."""
+    lengths = torch.tensor([length])
+    _, ceil = metric.bounds(metric.start(lengths), torch.zeros_like(lengths), lengths)
+    return int(ceil)
 
 
 def levenshtein(output: Sequence[Any], suffix: Sequence[Any]) -> int:
@@ -175,3 +170,7 @@ def bleu(output: str, suffix: str) -> float:
     except ImportError as error:
         raise RoteError("BLEU needs sacrebleu: pip install 'rote[bleu]'.") from error
     return float(sentence_bleu(output, [suffix]).score) / 100
+
+
+def _left(written: Tensor, lengths: Tensor) -> Tensor:
+    return (lengths - written).to(torch.int16)

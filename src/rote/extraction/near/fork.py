@@ -21,7 +21,7 @@ from torch import Tensor
 
 from rote.decoding import TargetScores
 from rote.extraction.near.batches import Ints, Packed, Reader, Reading
-from rote.extraction.near.distance import Metric, hamming, levenshtein
+from rote.extraction.near.distance import Metric, root_ceil
 from rote.extraction.near.frontier import Frontier, Node, Nodes
 from rote.extraction.near.results import Candidate, Goal, completed, heaviest
 from rote.extraction.near.spines import Children, Expansion, Floats, Start, expand
@@ -169,7 +169,8 @@ class Forks:
 
     def _root(self, index: int, example: Example) -> Search:
         """A sequence before its first pass: closed already for tolerances that let everything pass, else open."""
-        closed = (np.arange(self.metric.tolerance + 1) >= self.metric.ceil(len(example.suffix))).astype(np.float64)
+        ceil = root_ceil(self.metric, len(example.suffix))
+        closed = (np.arange(self.metric.tolerance + 1) >= ceil).astype(np.float64)
         return Search(index, example, closed, 1 - closed, Frontier(len(closed)))
 
     def _begin(self, searches: Sequence[Search]) -> _Begun:
@@ -371,8 +372,7 @@ class Forks:
             one.candidates = heaviest(one.candidates, self.shown)
 
     def _member(self, one: Search, closed_set: _Set, output: tuple[int, ...], log_prob: float | None) -> Candidate:
-        measure = levenshtein if self.metric.distance == "levenshtein" else hamming
-        return Candidate(output, log_prob, measure(output, one.example.suffix), closed_set.log_mass)
+        return Candidate(output, log_prob, self.metric.between(output, one.example.suffix), closed_set.log_mass)
 
 
 def _state(one: Search, node: Node) -> NDArray[np.int16]:

@@ -18,7 +18,6 @@ from rote.extraction.near.distance import NEVER, Metric
 Floats = NDArray[np.float64]
 
 NEGLIGIBLE = math.log(1e-6)  # what weighs less is not shown
-MATCHED = 3  # how much likelier an alignment is in which the last token is a suffix token, in half edits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,7 +207,7 @@ class _Offspring:
         at, which = searched.nonzero(as_tuple=True)
         token, floor = self.tokens[at, which], self.floor[at, which].long()
         states = self.states[at, which.clamp(max=self.states.shape[1] - 1)]
-        column, edits = _alignment(metric, batch.written[at], batch.window[at], token, states)
+        column, edits = metric.alignment(states, batch.written[at], batch.window[at], token)
         others = token < 0  # of these no alignment is known
         column, edits = torch.where(others, batch.written[at] + 1, column), torch.where(others, floor, edits)
         return [batch.row[at], batch.step[at], token, self.log_mass[at, which], floor, column, edits]
@@ -289,17 +288,6 @@ class _Batch:
                 (here,) = (self.row == i).nonzero(as_tuple=True)
                 out[here[:1], :-1] = torch.isin(tokens[here[:1]], torch.from_numpy(start.known).to(tokens.device))
         return out
-
-
-def _alignment(metric: Metric, written: Tensor, window: Tensor, token: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-    """(column, edits): where in the suffix an output most likely stands after `token`. No bound rests on it."""
-    if metric.distance == "hamming":
-        return written + 1, states[:, 0].long()
-    offset = torch.arange(metric.width, device=states.device) - metric.tolerance
-    doubt = 4 * states.long() + 2 * offset.abs() - MATCHED * (token[:, None] == window)
-    doubt = torch.where(states > metric.tolerance, 1 << 20, doubt)
-    best = doubt.argmin(1, keepdim=True)
-    return written + 1 + offset[best[:, 0]], states.gather(1, best)[:, 0].long()
 
 
 def _by_row(columns: list[Tensor], rows: int) -> list[list[NDArray]]:  # type: ignore[type-arg]

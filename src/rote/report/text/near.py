@@ -35,6 +35,9 @@ def near_section(run: Finished) -> dict[str, Any] | None:
     near, search = run.numbers.near, run.manifest.near
     if search is None or near is None:
         return None
+    from rote.extraction.near.distance import metric_of  # needs torch, which a run without this part does not
+
+    metric = metric_of(search.distance, search.tolerance, search.eos)
     unit, tau, tolerance = run.unit, numbers.setting(near.tau), search.tolerance
     sampled = search.method == "sample"
     rates, unlocked = near.rates, near.unlocked
@@ -67,7 +70,7 @@ def near_section(run: Finished) -> dict[str, Any] | None:
             "Greedy",
         ],
         "caption": (
-            f"Edits are {_EDITS[search.distance]}. Of the {unit}s, the first column counts those where "
+            f"Edits are {metric.edits}. Of the {unit}s, the first column counts those where "
             f"the {'lower end of the interval of the' if sampled else 'lower bound on the'} probability of outputs "
             f"within the tolerance is at least τ = {tau}, and undecided are those where only the upper one is. "
             "Greedy: the share whose greedy generation is within the tolerance."
@@ -77,9 +80,6 @@ def near_section(run: Finished) -> dict[str, Any] | None:
             "not memorized and no sign that it is. Differences between lower bounds are estimates, not bounds."
         ),
     }
-
-
-_EDITS = {"levenshtein": "tokens inserted, left out or replaced", "hamming": "tokens replaced"}
 
 
 def _row(rate: NearRate) -> list[str]:
