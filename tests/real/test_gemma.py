@@ -66,12 +66,12 @@ def path() -> Path:
 
 @pytest.fixture(scope="module")
 def gemma(path: Path) -> Any:
-    return rote.load(path, device="cpu")
+    return rote.load(path, rote.ModelOptions(device="cpu"))
 
 
 @pytest.fixture(scope="module")
 def preamble(gemma: Any) -> Example:
-    return rote.windows(PREAMBLE, gemma.tokenizer, prefix=25, suffix=25)[0]
+    return rote.windows(PREAMBLE, gemma.tokenizer, rote.Windows(prefix=25, suffix=25))[0]
 
 
 def some_windows(gemma: Any, gatsby: str, *, suffix: int) -> list[Example]:
@@ -80,7 +80,7 @@ def some_windows(gemma: Any, gatsby: str, *, suffix: int) -> list[Example]:
     return [
         Example(f"{name}{window.id}", window.prefix, window.suffix)
         for name, text, stride, count in parts
-        for window in rote.windows(text, gemma.tokenizer, prefix=25, suffix=suffix, stride=stride)[:count]
+        for window in rote.windows(text, gemma.tokenizer, rote.Windows(prefix=25, suffix=suffix, stride=stride))[:count]
     ]
 
 
@@ -151,6 +151,34 @@ def test_agrees_with_float64_from_raw_logits(gemma: Any, gatsby: str) -> None:
     assert all(finite[scheme] for scheme in SCHEMES)
 
 
+def test_min_p_agrees_with_float64_from_raw_logits(gemma: Any, gatsby: str) -> None:
+    schemes = [
+        Scheme(top_k=None, min_p=0.05),
+        Scheme(0.7, None, None, 0.01),
+        Scheme(top_k=40, min_p=0.02),
+        Scheme(1.3, 40, 0.9, 0.1),
+    ]
+    examples = some_windows(gemma, gatsby, suffix=12)
+    results = iter(verbatim(gemma, examples, schemes))
+    seen: Counter[str] = Counter()
+    for example in examples:
+        rows = reference.suffix_logits(gemma._model, list(example.prefix), list(example.suffix), gemma.bos_id)
+        for scheme in schemes:
+            got, options = next(results), (scheme.temperature, scheme.top_k, scheme.top_p, scheme.min_p)
+            assert scheme.min_p is not None
+            for t, (row, token) in enumerate(zip(rows, example.suffix, strict=True)):
+                above = row - row.max() - scheme.temperature * math.log(scheme.min_p)
+                if min(np.abs(above).min(), abs(got.margins[t])) < gemma.logit_tolerance:
+                    seen["border"] += 1  # it, or a token that would share its probability
+                    continue
+                want = wide.log_prob(row, token, *options)
+                seen["inside" if math.isfinite(want) else "outside"] += 1
+                assert got.token_log_probs[t] == pytest.approx(want, abs=1e-4), (example.id, str(scheme), t)
+    assert seen["inside"] > 100
+    assert seen["outside"] > 50
+    assert seen["border"] < 0.05 * seen.total()
+
+
 def test_batch_mates_do_not_change_a_number(gemma: Any, alice: str, gatsby: str) -> None:
     examples = some_windows(gemma, gatsby, suffix=12)
     for way, found in compare(gemma, examples, alice).items():
@@ -174,7 +202,7 @@ def test_near_the_preamble(preamble: Example, gemma: Any) -> None:
     assert type(gemma.memory(8)).__name__ == "KeyMemory"
     p_z = verbatim(gemma, [preamble])[0].prob
     forks, beams = (
-        rote.near_verbatim(gemma, [preamble], **options)[0]
+        rote.near_verbatim(gemma, [preamble], **options, near=rote.Near(gap=0.0, until="budget"))[0]
         for options in ({"budget": 120}, {"method": "beam", "variant": "pruned", "width": 3})
     )
     assert forks.by_tolerance[0][0] == pytest.approx(p_z, rel=1e-3)
@@ -188,7 +216,7 @@ def test_near_the_preamble(preamble: Example, gemma: Any) -> None:
 
 
 def test_text_newer_than_the_model_is_not_extracted(gemma: Any) -> None:
-    examples = rote.windows(NEWS, gemma.tokenizer, prefix=25, suffix=25, stride=50)
+    examples = rote.windows(NEWS, gemma.tokenizer, rote.Windows(prefix=25, suffix=25, stride=50))
     assert len(examples) > 20
     results = verbatim(gemma, examples)
     assert max(result.prob for result in results) < TAU
