@@ -10,93 +10,140 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rote.corpus.windows import windows
+    from rote.corpus.sampling import Draw
+    from rote.corpus.windows import Windows, windows
     from rote.errors import InputError, ModelError, RoteError, RunError
+    from rote.extraction.near.options import Near
     from rote.extraction.near.results import NearVerbatim
-    from rote.extraction.near.search import Near, near_verbatim
+    from rote.extraction.near.search import near_verbatim
+    from rote.extraction.text.writing import Writing
     from rote.extraction.verbatim import Verbatim, verbatim
-    from rote.jobs.check import check
+    from rote.jobs.check import Checked, check
     from rote.jobs.compare import Comparison, compare
-    from rote.jobs.export import export
-    from rote.jobs.figures import figures
+    from rote.jobs.doctor import Doctor, doctor
+    from rote.jobs.export import Exported, export
+    from rote.jobs.figures import DrawnFigures, figures
+    from rote.jobs.longer import longer
     from rote.jobs.open import Reconstruction, Run, SavedComparison, Sweep, open
     from rote.jobs.rate import rate
     from rote.jobs.reconstruct import reconstruct
+    from rote.jobs.report import report
     from rote.jobs.scan import scan
     from rote.jobs.score import score
+    from rote.jobs.show import show
+    from rote.jobs.spots import spots
     from rote.jobs.sweep import sweep
-    from rote.models.base import LogitModel, load
+    from rote.models.base import GeneratingModel, LogitModel, ModelOptions, SuffixScorer, load
     from rote.odds import at_least_once, expected_queries, queries_needed
+    from rote.progress import Progress
+    from rote.report.text.passage import ShownPassage
+    from rote.report.text.spots import Spots
     from rote.scheme import GREEDY, Scheme
     from rote.tokens import Example
 
 _HOME = {
-    "windows": "rote.corpus.windows",
     "GREEDY": "rote.scheme",
-    "Scheme": "rote.scheme",
+    "Checked": "rote.jobs.check",
+    "Comparison": "rote.jobs.compare",
+    "Doctor": "rote.jobs.doctor",
+    "Draw": "rote.corpus.sampling",
+    "DrawnFigures": "rote.jobs.figures",
+    "Example": "rote.tokens",
+    "Exported": "rote.jobs.export",
+    "GeneratingModel": "rote.models.base",
     "InputError": "rote.errors",
-    "ModelError": "rote.errors",
-    "RoteError": "rote.errors",
-    "RunError": "rote.errors",
-    "Near": "rote.extraction.near.search",
-    "near_verbatim": "rote.extraction.near.search",
-    "at_least_once": "rote.odds",
-    "expected_queries": "rote.odds",
-    "queries_needed": "rote.odds",
-    "NearVerbatim": "rote.extraction.near.results",
-    "Verbatim": "rote.extraction.verbatim",
-    "verbatim": "rote.extraction.verbatim",
     "LogitModel": "rote.models.base",
-    "load": "rote.models.base",
+    "ModelError": "rote.errors",
+    "ModelOptions": "rote.models.base",
+    "Near": "rote.extraction.near.options",
+    "NearVerbatim": "rote.extraction.near.results",
+    "Progress": "rote.progress",
+    "Reconstruction": "rote.jobs.open",
+    "RoteError": "rote.errors",
+    "Run": "rote.jobs.open",
+    "RunError": "rote.errors",
+    "SavedComparison": "rote.jobs.open",
+    "Scheme": "rote.scheme",
+    "ShownPassage": "rote.report.text.passage",
+    "Spots": "rote.report.text.spots",
+    "SuffixScorer": "rote.models.base",
+    "Sweep": "rote.jobs.open",
+    "Verbatim": "rote.extraction.verbatim",
+    "Windows": "rote.corpus.windows",
+    "Writing": "rote.extraction.text.writing",
+    "at_least_once": "rote.odds",
     "check": "rote.jobs.check",
     "compare": "rote.jobs.compare",
-    "Comparison": "rote.jobs.compare",
+    "doctor": "rote.jobs.doctor",
+    "expected_queries": "rote.odds",
     "export": "rote.jobs.export",
     "figures": "rote.jobs.figures",
-    "rate": "rote.jobs.rate",
-    "Reconstruction": "rote.jobs.open",
-    "Run": "rote.jobs.open",
-    "SavedComparison": "rote.jobs.open",
-    "Sweep": "rote.jobs.open",
+    "load": "rote.models.base",
+    "longer": "rote.jobs.longer",
+    "near_verbatim": "rote.extraction.near.search",
     "open": "rote.jobs.open",
+    "queries_needed": "rote.odds",
+    "rate": "rote.jobs.rate",
     "reconstruct": "rote.jobs.reconstruct",
+    "report": "rote.jobs.report",
     "scan": "rote.jobs.scan",
     "score": "rote.jobs.score",
+    "show": "rote.jobs.show",
+    "spots": "rote.jobs.spots",
     "sweep": "rote.jobs.sweep",
-    "Example": "rote.tokens",
+    "verbatim": "rote.extraction.verbatim",
+    "windows": "rote.corpus.windows",
 }
 
 __all__ = [
     "GREEDY",
+    "Checked",
     "Comparison",
+    "Doctor",
+    "Draw",
+    "DrawnFigures",
     "Example",
+    "Exported",
+    "GeneratingModel",
     "InputError",
     "LogitModel",
     "ModelError",
+    "ModelOptions",
     "Near",
     "NearVerbatim",
+    "Progress",
     "Reconstruction",
     "RoteError",
     "Run",
     "RunError",
     "SavedComparison",
     "Scheme",
+    "ShownPassage",
+    "Spots",
+    "SuffixScorer",
     "Sweep",
     "Verbatim",
+    "Windows",
+    "Writing",
     "at_least_once",
     "check",
     "compare",
+    "doctor",
     "expected_queries",
     "export",
     "figures",
     "load",
+    "longer",
     "near_verbatim",
     "open",
     "queries_needed",
     "rate",
     "reconstruct",
+    "report",
     "scan",
     "score",
+    "show",
+    "spots",
     "sweep",
     "verbatim",
     "windows",

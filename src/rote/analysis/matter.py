@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from rote.errors import InputError
+from rote.errors import InputError, argument
 
 Place = Literal["front matter", "work", "back matter"]
 
@@ -69,8 +69,10 @@ def read_body(given: str, length: int) -> tuple[int, int]:
     """START:END, in characters of a text of `length`; either may be left out."""
     match = re.fullmatch(r"(\d*):(\d*)", given.strip())
     if match is None or given.strip() == ":":
-        raise InputError(f"--body {given}: give START:END in characters, such as 1200:310000.")
+        raise InputError(f"{argument('body', given)}: give START:END in characters, such as 1200:310000.")
     start, end = int(match[1] or 0), int(match[2] or length)
     if not start < end <= length:
-        raise InputError(f"--body {given}: START must be below END, and END at most {length}, the text's characters.")
+        raise InputError(
+            f"{argument('body', given)}: START must be below END, and END at most {length}, the text's characters."
+        )
     return start, end

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from rote.cli.options import AsJson, Debug
-from rote.cli.screen import app, messages, print_json
+from rote.cli.command import Asked, command
+from rote.cli.fit import print_rows
+
+if TYPE_CHECKING:
+    from rote import Doctor
 
 
-@app.command(epilog="Example: rote doctor")
-def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
+@command("rote doctor")
+def doctor(found: Doctor, asked: Asked) -> None:
     """What is installed, which devices there are, which extras are missing and how to get them."""
-    from rote.jobs.doctor import examine
-
-    with messages.status("looking around"):
-        facts = examine()
-    if as_json:
-        print_json(facts)
-        return
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for key, value in facts.items():
-        table.add_row(f"[bold]{escape(key)}[/]", escape(str(value)))
-    Console(highlight=False).print(table)
+    table = Table("", "", show_header=False, box=None, pad_edge=False)
+    print_rows(Console(highlight=False), table, [[name, fact] for name, fact in found.facts.items()])

@@ -35,6 +35,18 @@ def print_lines(out: Console, lines: Sequence[str], style: str = "") -> None:
             out.print(Text(line, style), soft_wrap=True)
 
 
+def print_texts(out: Console, lines: Sequence[Text]) -> None:
+    """The same for lines with styles of their own: what is too long goes on under its first word."""
+    for line in lines:
+        if not out.is_terminal or cell_len(line.plain) <= out.width:
+            out.print(line, soft_wrap=True)
+            continue
+        indent = len(line.plain) - len(line.plain.lstrip())
+        for number, part in enumerate(line.wrap(out, max(out.width - indent, 1))):
+            part.rstrip()
+            out.print(Text(" " * indent if number else "").append_text(part), soft_wrap=True)
+
+
 def _fitted(out: Console, block: Sequence[str]) -> list[str]:
     if all(cell_len(line) <= out.width for line in block):
         return list(block)

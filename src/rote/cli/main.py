@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 from rich.markup import escape
 
 from rote.cli import (
@@ -25,24 +26,51 @@ from rote.cli import (
     spots,
     sweep,
 )  # fmt: skip
-from rote.cli.screen import app, interrupted_by, leave, messages
+from rote.cli.command import Command, flags_as_flags
+from rote.cli.screen import interrupted_by, leave, messages
 from rote.errors import RoteError
 
-if TYPE_CHECKING:
-    pass
+COMMANDS = {
+    "Look at a text": (scan.scan, show.show, spots.spots, longer.longer, reconstruct.reconstruct),
+    "Look at a corpus": (rate.rate, score.score, sweep.sweep),
+    "Be sure": (check.check, compare.compare),
+    "Show it": (report.report, figures.figures, export.export, doctor.doctor),
+}
+"""By what people come for, and in the order in which they come to need them."""
+
+BY_NAME: dict[str, Command] = {command.name: command for group in COMMANDS.values() for command in group}
 
 
-# As people come to need them, and not as the modules are named.
-COMMANDS = (
-    scan.scan, score.score, rate.rate, reconstruct.reconstruct, sweep.sweep, spots.spots, longer.longer, show.show,
-    compare.compare, check.check, report.report, figures.figures, export.export, doctor.doctor,
-)  # fmt: skip
-app.registered_commands.sort(key=lambda command: COMMANDS.index(command.callback))
+class Commands(typer.core.TyperGroup):
+    """The list of commands. Only the one that is called is put together: their list needs none of their options."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        flags_as_flags(self)
+        super().format_help(ctx, formatter)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, BY_NAME[name].parser() if name in BY_NAME else command, rest
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="Measure what a language model knows by rote: how much of a text it can be made to repeat, and how likely.",
+    epilog="Start with: rote scan   (bundled text, bundled model, no network)",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+for panel, group in COMMANDS.items():
+    for command in group:
+        command.register(app, panel)
 
 
 @app.callback(invoke_without_command=True)
 def version(
-    show: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
+    show: Annotated[bool, typer.Option("--version", help="Print the version and leave.", metavar="", is_eager=True)] = (
+        False
+    ),
 ) -> None:
     if show:
         import rote
@@ -54,6 +82,9 @@ def version(
 def main() -> None:
     """Run the command line; mistakes of the user end in one line that says what to do."""
     os.environ.setdefault("TQDM_DISABLE", "1")  # tqdm reads it when imported: transformers would draw bars of its own
+    # Torch's threads wait for work by turning in circles. Beside another torch process on the same cores they take
+    # turns at doing so, and both are several times slower. OpenMP reads it when torch is imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         with interrupted_by(leave):
             code = app(standalone_mode=False)

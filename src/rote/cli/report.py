@@ -3,51 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 
+from rote.cli.command import Asked, command
 from rote.cli.compare import print_comparison
 from rote.cli.fit import print_lines, print_table
-from rote.cli.options import AsJson, Debug
 from rote.cli.reconstruct import print_reconstruction
-from rote.cli.screen import app, messages, print_summary, progress
+from rote.cli.screen import print_summary
 from rote.cli.sweep import print_sweep
 
 if TYPE_CHECKING:
     from rote.store.run import RunView
 
 
-@app.command(epilog="Example: rote report runs/alice-bundled")
-def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of a finished run, reconstruction, sweep or comparison.")],
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
+@command("rote report runs/alice-bundled")
+def report(page: Path, asked: Asked) -> None:
     """Write report.html anew from a finished folder, and print its summary and its tables."""
-    with messages.status("getting ready"):
-        from rote.jobs.open import Reconstruction, Run, SavedComparison, Sweep
-        from rote.jobs.open import open as open_folder
+    from rote import Reconstruction, Run, SavedComparison, Sweep
 
-    opened = open_folder(folder)
-    if isinstance(opened, SavedComparison):
-        with messages.status("comparing"):
-            opened.report()
-    else:
-        with progress() as tell:
-            opened.report(progress=tell)
-    match opened:
+    match opened := asked["folder"]:
         case Sweep():
-            print_sweep(opened, as_json)
+            print_sweep(opened)
         case SavedComparison():
-            print_comparison(opened.result, folder, as_json)
+            print_comparison(opened.result, opened.folder)
         case Reconstruction():
-            print_reconstruction(opened, as_json)
+            print_reconstruction(opened)
         case Run():
-            print_summary(opened, as_json)
-            if not as_json:
-                _print_tables(opened.view)
+            print_summary(opened)
+            _print_tables(opened.view)
 
 
 def _print_tables(run: RunView) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
@@ -23,14 +21,6 @@ if TYPE_CHECKING:
     from rote.report.text.terminal import Passage
     from rote.store.run import RunView
 
-app = typer.Typer(
-    help="Measure what a language model knows by rote: how much of a text it can be made to repeat, and how likely.",
-    epilog="Start with: rote scan   (bundled text, bundled model, no network)",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
 messages = Console(stderr=True, highlight=False)
 
 WIDEST = 160  # of a strip: beyond that the eye loses its line
@@ -48,7 +38,7 @@ def progress() -> Iterator[Any]:
         names = {"places": "looking for places", "windows": "cutting windows", "scored": "scoring"}
         names |= {"listed": "going through the corpus", "drawn": "drawing examples", "generated": "generating"}
         names |= {"compared": "comparing with the truth", "exported": "exporting", "figures": "drawing"}
-        names["page"] = "writing the page"
+        names |= {"page": "writing the page", "loaded": "loading the model"}
 
         def tell(what: str, done: int, total: int) -> None:
             if what not in tasks:
@@ -79,26 +69,8 @@ def interrupted_by(handler: Callable[[int, Any], object]) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-@contextmanager
-def resumable(folder: Path, progress: Callable[[], str] | None = None) -> Iterator[None]:
-    """`progress` says how far the folder's run has come; without it, a run of scores is asked."""
-    try:
-        with interrupted_by(signal.default_int_handler):
-            yield
-    except KeyboardInterrupt:
-        from rote.store.open import open_run
-
-        started = any(folder.glob("**/manifest.json"))
-        stored = (progress or open_run(folder).progress)() if started else "nothing stored yet"
-        messages.print(f"stopped: {stored} in {folder}. Run the same command again to go on.", soft_wrap=True)
-        sys.exit(130)
-
-
-def print_summary(run: Run, as_json: bool, console: Console | None = None) -> None:
-    """What a run came to: in words, as a strip over the text, and in its strongest passages; or as JSON."""
-    if as_json:
-        print_json(run.summary)
-        return
+def print_summary(run: Run, console: Console | None = None) -> None:
+    """What a run came to: in words, as a strip over the text, and in its strongest passages."""
     from rote.report.text.terminal import passages
     from rote.report.text.words import summary_lines
 
@@ -112,16 +84,21 @@ def print_summary(run: Run, as_json: bool, console: Console | None = None) -> No
     if strongest := passages(view):
         out.print()
         print_passages(out, strongest, apart=view.scanned)
-    out.print(
-        f"\nreport   {run.folder / 'report.html'}\ntable    {run.folder / 'scores'}", soft_wrap=True, markup=False
-    )
+    print_places(out, report=run.folder / "report.html", table=run.folder / "scores")
+
+
+def print_places(out: Console, **places: Path | str) -> None:
+    """Where what was written is. Paths are not folded: they are there to be copied."""
+    out.print()
+    for name, place in places.items():
+        out.print(f"{name:<8} {place}", soft_wrap=True, markup=False)
 
 
 def print_json(content: Any) -> None:
     """Declared content as a file of the run would have it."""
     from rote.store.files import plain
 
-    print(json.dumps(plain(content), indent=1, ensure_ascii=False, allow_nan=False))
+    print(json.dumps(plain(content), indent=1, ensure_ascii=False, allow_nan=False, default=str))
 
 
 def print_strip(out: Console, run: RunView) -> None:

@@ -7,7 +7,7 @@ text; `Corpus.read` then reads the documents that are asked for, and every file 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 
 from rote.corpus.formats import read_text
 from rote.corpus.windows import lone_surrogate
-from rote.errors import InputError
+from rote.errors import InputError, argument
+from rote.progress import Progress, quiet
 
 Shape = Literal["texts", "jsonl", "parquet", "dataset"]
-Progress = Callable[[int, int], None]
 
 TEXT_COLUMN = "text"
 GLOB = "*.txt"
@@ -79,12 +79,12 @@ def open_corpus(
 
     `text_column` is where the text stands ("text" unless given), `glob` which files of a folder are texts ("*.txt").
     Documents may have an `id` (unique; else the path in the folder, `line-N` or `row-N`), a `split` (in a saved
-    DatasetDict: the split's name) and `repetitions`. `progress(done, total)` counts megabytes or files.
+    DatasetDict: the split's name) and `repetitions`. `progress` counts megabytes or files as "listed".
     """
     path = Path(path)
     shape, files = _recognise(path, glob)
     column = text_column or TEXT_COLUMN
-    tell = progress or (lambda done, total: None)
+    tell = progress or quiet
     listings = {"texts": _list_texts, "jsonl": _list_jsonl, "parquet": _list_parquet, "dataset": _list_arrow}
     documents: list[Document] = []
     seen: dict[str, Document] = {}
@@ -124,15 +124,15 @@ def _recognise(path: Path, glob: str | None) -> tuple[Shape, list[Path]]:
     try:
         texts = sorted(file for file in path.rglob(GLOB if glob is None else glob) if file.is_file())
     except (ValueError, NotImplementedError) as error:
-        raise InputError(f"--glob {glob!r} is no pattern for files in {path}: {error}.") from None
+        raise InputError(f"{argument('glob', glob)} is no pattern for files in {path}: {error}.") from None
     tables = sorted(file for file in path.rglob("*.parquet") if file.is_file())
     if tables and texts and glob is None:
         raise InputError(
             f"{path} holds Parquet files and texts ({tables[0].name}, {texts[0].name}). Give a folder with one of "
-            f"the two, or take the texts with --glob '{GLOB}'."
+            f"the two, or take the texts with {argument('glob', GLOB)}."
         )
     if not texts and not tables:
-        raise InputError(f"{path} holds no {glob or GLOB} file. Choose files with --glob, or give {KINDS}.")
+        raise InputError(f"{path} holds no {glob or GLOB} file. Choose files with {argument('glob')}, or give {KINDS}.")
     return ("texts", texts) if texts else ("parquet", tables)
 
 
@@ -170,11 +170,11 @@ def _list_jsonl(path: Path, files: list[Path], column: str, tell: Progress) -> I
                 where = _where(path, number, "jsonl")
                 record = _record(line, where)
                 if column not in record:
-                    _fail(where, f"no {column!r}. Name the key that holds the text with --text-column.")
+                    _fail(where, f"no {column!r}. Name the key that holds the text with {argument('text_column')}.")
                 yield _document(record, f"line-{number}", path, (at, 0), number, where)
             at += len(line)
             if number % 1000 == 0:
-                tell(at >> 20, size >> 20)
+                tell("listed", at >> 20, size >> 20)
 
 
 def _read_jsonl(path: Path, documents: list[Document], column: str) -> Iterator[tuple[Document, Any]]:
@@ -213,7 +213,7 @@ def _list_parquet(path: Path, files: list[Path], column: str, tell: Progress) ->
                     record = known[place] if known else {}
                     where = _where(file, row, "parquet")
                     yield _document(record, f"{before}row-{row}", file, (group, place), row, where)
-        tell(done, len(files))
+        tell("listed", done, len(files))
 
 
 def _read_parquet(file: Path, documents: list[Document], column: str) -> Iterator[tuple[Document, Any]]:
@@ -245,7 +245,7 @@ def _list_arrow(path: Path, files: list[Path], column: str, tell: Progress) -> I
                     record = {**record, "split": folder.name}
                 document = _document(record, f"row-{row}", file, (index, place), number, where)
                 yield replace(document, id=f"{folder.name}/{document.id}") if several else document
-        tell(done, len(files))
+        tell("listed", done, len(files))
 
 
 def _read_arrow(file: Path, documents: list[Document], column: str) -> Iterator[tuple[Document, Any]]:
@@ -291,10 +291,14 @@ def _document(
 def _require(column: str, schema: Any, file: Path) -> None:
     if column not in schema.names:
         names = ", ".join(schema.names)
-        raise InputError(f"{file} has no column {column!r}; it has {names}. Name the text's with --text-column.")
+        raise InputError(
+            f"{file} has no column {column!r}; it has {names}. Name the text's with {argument('text_column')}."
+        )
     kind = schema.field(column).type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
-        raise InputError(f"the column {column!r} of {file} holds {kind}, not text. Name the text's with --text-column.")
+        raise InputError(
+            f"the column {column!r} of {file} holds {kind}, not text. Name the text's with {argument('text_column')}."
+        )
 
 
 @contextmanager

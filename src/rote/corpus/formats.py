@@ -5,16 +5,18 @@ from __future__ import annotations
 import codecs
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rote.corpus.windows import lone_surrogate, plain_backend, require_positive
-from rote.errors import InputError
+from rote.corpus.windows import Windows, lone_surrogate, plain_backend
+from rote.errors import InputError, argument
+from rote.options import require_whole
 from rote.tokens import Example
 
-PREFIX = 50
-SUFFIX = 50
+SPLIT = Windows()
+"""Where a text example is split, unless it is said."""
+
 SPANS = ("start", "suffix_start", "suffix_end")
 KNOWN_METADATA = ("repetitions", "split")
 KEYS = ("id", "prefix", "suffix", "text", *SPANS, *KNOWN_METADATA, "metadata")
@@ -63,14 +65,55 @@ def read_text(path: Path) -> str:
     return text
 
 
-def read_examples(
-    path: Path, tokenizer: Any | None, *, prefix: int | None = None, suffix: int | None = None, longer: bool = False
-) -> list[Example]:
-    """Examples from a JSON-lines file: one object a line, blank lines aside, in one of two shapes.
+Text = str | Path
+"""A text itself, or the path of a file that holds one."""
 
-    Token ids, used as they are: `{"prefix": [ids], "suffix": [ids]}`, with optional `start`, `suffix_start` and
-    `suffix_end` (all three: code points of the text the example was cut from). If `prefix` or `suffix` is given,
-    every such example must have that length, or with `longer` at least that length.
+Examples = Path | Iterable[Example | Mapping[str, Any]]
+"""Examples as they are, as the objects of a JSON-lines file, or the path of such a file."""
+
+
+def as_text(given: Text, name: str = "text") -> tuple[str, str]:
+    """(the text, a name for it): a file's text for a Path, and for a str that very text.
+
+    A str that can only be meant as a path is refused: it would be measured instead of what the file holds. `name`: of
+    the argument.
+    """
+    if isinstance(given, Path):
+        return read_text(given), given.name
+    if not isinstance(given, str):
+        raise InputError(f"{argument(name)} is {type(given).__name__}; give a text as str, or a file's pathlib.Path.")
+    if _looks_like_a_path(given):
+        raise InputError(
+            f"{argument(name)} is {given!r}, which looks like the path of a file and is no text; to read the file, "
+            f"give pathlib.Path({given!r})."
+        )
+    return given, name
+
+
+def typed_text(typed: str) -> Text:
+    """What a command line means where it may be told a text or a file: a Path where it names a file, or should."""
+    named = _looks_like_a_path(typed) or len(typed.split()) == 1 or Path(typed).suffix.lower() in (".txt", ".md")
+    return Path(typed) if named else typed
+
+
+def _looks_like_a_path(text: str) -> bool:
+    """Whether it names a file that is there, or is one word that ends like a text file's name."""
+    try:
+        there = len(text) < 4096 and "\n" not in text and Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or with a NUL
+        there = False
+    return there or (len(text.split()) == 1 and Path(text).suffix.lower() in (".txt", ".md", ".jsonl", ".gz", ".epub"))
+
+
+def as_examples(
+    given: Examples, tokenizer: Any | None, *, prefix: int | None = None, suffix: int | None = None,
+    longer: bool = False,
+) -> list[Example]:  # fmt: skip
+    """Examples from what stands for them: examples, the objects of a JSON-lines file, or the path of one.
+
+    An object has one of two shapes. Token ids, used as they are: `{"prefix": [ids], "suffix": [ids]}`, with optional
+    `start`, `suffix_start` and `suffix_end` (all three: code points of the text the example was cut from). If `prefix`
+    or `suffix` is given, every such example must have that length, or with `longer` at least that length.
 
     Text: `{"text": "..."}`, tokenised once, as plain text without special tokens, and split by token index into
     `prefix` and `suffix` tokens (50 and 50 unless given). As in a window, the first `prefix` + `suffix` tokens are
@@ -81,32 +124,52 @@ def read_examples(
     """
     for option, value in (("prefix", prefix), ("suffix", suffix)):
         if value is not None:
-            require_positive(option, value)
+            require_whole(option, value)
+    if isinstance(given, str):
+        raise InputError(
+            f"{argument('examples')} is a str; give a list of examples or of their objects, or pathlib.Path({given!r})."
+        )
+    lines = _lines(given) if isinstance(given, Path) else _objects(given)
     examples: list[Example] = []
-    lines_by_id: dict[str, int] = {}
+    places: dict[str, str] = {}
     backend: Any = None
-    # Not splitlines(): a JSON string may hold U+2028 and the like as they are.
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if not line.strip():
+    for number, where, record in lines:
+        if isinstance(record, Example):
+            examples.append(record)
             continue
-        where = f"{path}, line {number}"
-        record = _parse(line, where)
         if "text" in record and backend is None:
             if tokenizer is None:
                 _fail(where, "a text example needs a tokenizer. Name the model it is for, or give token ids.")
             backend = plain_backend(tokenizer)
         example = _example(record, f"line-{number}", where, backend, prefix, suffix, longer)
-        first = lines_by_id.setdefault(example.id, number)
-        if first != number:
-            _fail(where, f"the id {example.id!r} is already that of line {first}. Give every example its own id.")
+        first = places.setdefault(example.id, where)
+        if first != where:
+            before = first.rpartition(", ")[2]
+            _fail(where, f"the id {example.id!r} is already that of {before}. Give every example its own id.")
         examples.append(example)
-    if not examples:
-        raise InputError(f"{path} holds no examples. Give one JSON object a line: {SHAPES}.")
+    if not examples and isinstance(given, Path):
+        raise InputError(f"{given} holds no examples. Give one JSON object a line: {SHAPES}.")
     return examples
 
 
+def _lines(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    # Not splitlines(): a JSON string may hold U+2028 and the like as they are.
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            yield number, where, _parse(line, where)
+
+
+def _objects(given: Iterable[Any]) -> Iterator[tuple[int, str, Any]]:
+    for number, one in enumerate(given, 1):
+        where = f"{argument('examples')}, number {number}"
+        if not isinstance(one, Example | Mapping):
+            _fail(where, f"it is {type(one).__name__}. Give a rote.Example, or a dict: {SHAPES}.")
+        yield number, where, one
+
+
 def write_examples(path: Path, examples: Iterable[Example]) -> None:
-    """Write examples as token ids, one JSON object a line; `read_examples` gives back exactly the same examples.
+    """Write examples as token ids, one JSON object a line; `as_examples` gives back exactly the same examples.
 
     An example that would not come back the same (a repeated id, metadata that JSON cannot hold) is an error, and then
     nothing is written.
@@ -199,14 +262,14 @@ def _example(
     if "text" in record:
         if given:
             _fail(where, f"both 'text' and {given[0]!r}: they belong to two shapes. Give either {SHAPES}.")
-        prefix_ids, suffix_ids = _split(record["text"], where, backend, prefix or PREFIX, suffix or SUFFIX)
+        prefix_ids, suffix_ids = _split(record["text"], where, backend, prefix or SPLIT.prefix, suffix or SPLIT.suffix)
         return Example(id=name, prefix=prefix_ids, suffix=suffix_ids, metadata=metadata)
     for key, length in (("prefix", prefix), ("suffix", suffix)):
         _check_ids(record, key, where)
         if length is not None and len(record[key]) != length and not (longer and len(record[key]) > length):
             _fail(
                 where,
-                f"{key} has {len(record[key])} tokens, and --{key} {length} asks for another length. Leave the option "
+                f"{key} has {len(record[key])} tokens, and {argument(key, length)} asks for another length. Leave it "
                 "out: token ids are used as they are.",
             )
     start, suffix_start, suffix_end = _spans(record, where)
@@ -257,7 +320,7 @@ def _check_ids(record: Mapping[str, Any], key: str, where: str) -> None:
             f'{key} is text. Give one {{"text": "..."}} that is tokenised as a whole and then split: a prefix and '
             "a suffix tokenised apart are not the tokens of the text. Or give token ids.",
         )
-    if not isinstance(ids, list):
+    if not isinstance(ids, list | tuple):
         _fail(where, f"{key} is {_show(ids)}. Give a list of token ids.")
     if not ids:
         _fail(where, f"{key} is empty. Give at least one token id.")
@@ -285,7 +348,7 @@ def _split(text: Any, where: str, backend: Any, prefix: int, suffix: int) -> tup
         _fail(
             where,
             f"the text has {len(ids)} tokens, and prefix {prefix} + suffix {suffix} need {prefix + suffix}. "
-            "Give a longer text, or a smaller --prefix or --suffix.",
+            f"Give a longer text, or a smaller {argument('prefix')} or {argument('suffix')}.",
         )
     return tuple(ids[:prefix]), tuple(ids[prefix : prefix + suffix])
 

@@ -12,13 +12,15 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rote.corpus.documents import Corpus, Document
-from rote.corpus.windows import plain_backend, require_positive, windows_at
+from rote.corpus.windows import plain_backend, windows_at
+from rote.options import Option, Prefix, Seed, Suffix, require_whole
+from rote.progress import Progress, quiet
 from rote.tokens import Example
 
 DOCUMENTS = 1000
@@ -56,18 +58,27 @@ class Drawn:
     skipped_documents: int
 
 
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What is drawn from a corpus: in each of `runs` runs, `examples` examples from each of `documents` documents."""
+
+    documents: Annotated[int | None, Option("Documents drawn in each run.", default="1000, or all")] = None
+    examples: Annotated[int, Option("Examples drawn from each document; they do not overlap.")] = 10
+    runs: Annotated[int, Option("How often to draw.")] = 3
+    prefix: Prefix = 50
+    suffix: Suffix = 50
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        for name in ("examples", "runs", "prefix", "suffix"):
+            require_whole(name, getattr(self, name))
+        require_whole("seed", self.seed, 0)
+        if self.documents is not None:
+            require_whole("documents", self.documents)
+
+
 def draw(
-    corpus: Corpus,
-    tokenizer: Any,
-    *,
-    documents: int | None = None,
-    examples: int = 10,
-    runs: int = 3,
-    prefix: int = 50,
-    suffix: int = 50,
-    seed: int = 0,
-    role: Role = "main",
-    progress: Callable[[int, int], None] | None = None,
+    corpus: Corpus, tokenizer: Any, wanted: Draw, *, role: Role = "main", progress: Progress | None = None
 ) -> tuple[list[Example], list[Drawn]]:
     """For each run: `documents` documents without replacement, and from each `examples` examples that do not overlap.
 
@@ -77,20 +88,20 @@ def draw(
     other examples. Ids are rRUN-DOCUMENT-CHARACTER (hRUN-... with role "held-out"); metadata has the `document`, the
     `run`, the role as `corpus`, and `split` and `repetitions` where the corpus has them.
     """
-    for option, value in (("examples", examples), ("runs", runs), ("prefix", prefix), ("suffix", suffix)):
-        require_positive(option, value)
-    if documents is not None:
-        require_positive("documents", documents)
-    wanted = min(documents or DOCUMENTS, len(corpus.documents))
-    cut = Cutter(plain_backend(tokenizer), prefix, suffix)
+    most = min(wanted.documents or DOCUMENTS, len(corpus.documents))
+    cut = Cutter(plain_backend(tokenizer), wanted.prefix, wanted.suffix)
+    tell = progress or quiet
     sampled: list[Example] = []
     drawn: list[Drawn] = []
-    for run in range(runs):
-        tell = _shifted(progress, run * wanted, runs * wanted)
-        taken, skipped = _draw_run(corpus, cut, wanted, examples, (seed, run), tell)
+    for run in range(wanted.runs):
+
+        def on(done: int, before: int = run * most) -> None:
+            tell("drawn", before + done, wanted.runs * most)
+
+        taken, skipped = _draw_run(corpus, cut, most, wanted.examples, (wanted.seed, run), on)
         for document, places in taken:
             sampled += [_named(example, document, run, role) for example in places]
-        short = sum(len(places) < examples for _, places in taken)
+        short = sum(len(places) < wanted.examples for _, places in taken)
         drawn.append(Drawn(run, len(taken), sum(len(places) for _, places in taken), short, skipped))
     return sampled, drawn
 
@@ -259,7 +270,3 @@ def _end(example: Example) -> int:
 
 def _hash(*parts: Any) -> int:
     return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest())
-
-
-def _shifted(progress: Callable[[int, int], None] | None, before: int, total: int) -> Callable[[int], None]:
-    return lambda done: None if progress is None else progress(before + done, total)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 from tokenizers import Tokenizer
 
-from rote.errors import InputError
+from rote.errors import InputError, argument
+from rote.options import Prefix, Stride, Suffix, require_whole
+from rote.progress import Progress, quiet
 from rote.tokens import Example
 
 SLICE = 800
@@ -19,6 +22,19 @@ MARGIN = 32
 
 CHUNK = 1024
 """Slices of the first size that are tokenised at once: enough to use every core, few enough to hold in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """How a text is cut: an example of `prefix` + `suffix` tokens starts every `stride` characters."""
+
+    prefix: Prefix = 50
+    suffix: Suffix = 50
+    stride: Stride = 10
+
+    def __post_init__(self) -> None:
+        for name in ("prefix", "suffix", "stride"):
+            require_whole(name, getattr(self, name))
 
 
 Regions = Sequence[Sequence[int]]
@@ -36,8 +52,8 @@ def window_starts(text_length: int, stride: int, within: Regions | None = None) 
     for region in within:
         if len(region) != 2 or not end <= region[0] < region[1] <= text_length:
             raise InputError(
-                f"within has the region {list(region)}; give [start, end) pairs in order that do not overlap, "
-                f"inside the text's {text_length} characters."
+                f"{argument('within')} has the region {list(region)}; give [start, end) pairs in order that do not "
+                f"overlap, inside the text's {text_length} characters."
             )
         end = region[1]
     return [start for first, last in within for start in range(-(-first // stride) * stride, last, stride)]
@@ -46,14 +62,12 @@ def window_starts(text_length: int, stride: int, within: Regions | None = None) 
 def windows(
     text: str,
     tokenizer: Any,
+    cut: Windows = Windows(),
     *,
-    prefix: int = 50,
-    suffix: int = 50,
-    stride: int = 10,
     within: Regions | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[Example]:
-    """Examples of `prefix` + `suffix` tokens from windows that start every `stride` code points of `text`.
+    """Examples of `cut.prefix` + `cut.suffix` tokens from windows that start every `cut.stride` code points of `text`.
 
     With `within`, those of them that start in these regions of the text; they may end outside.
 
@@ -61,12 +75,10 @@ def windows(
     stands in the text is a string like any other (as far as the tokenizer can tell them apart). The spans are code
     points of `text` as given and leave no gap: a token that holds part of a character covers all of it, and a
     character that the tokenizer's normaliser merged away belongs to the token before it. Windows that the end of the
-    text leaves with too few tokens are dropped: `len(window_starts(len(text), stride, within)) - len(result)` of them.
+    text leaves with too few tokens are dropped: `len(window_starts(len(text), cut.stride, within)) - len(result)`.
 
-    `progress(done, total)` is called as windows are finished, dropped ones included.
+    `progress` counts "windows" as they are finished, dropped ones included.
     """
-    for option, value in (("prefix", prefix), ("suffix", suffix), ("stride", stride)):
-        require_positive(option, value)
     if not text:
         raise InputError("the text is empty: there is nothing to cut windows from. Give at least one character.")
     lone = lone_surrogate(text)
@@ -76,14 +88,14 @@ def windows(
             "Decode the text as strict UTF-8, or replace that character."
         )
     backend = plain_backend(tokenizer)
-    starts = window_starts(len(text), stride, within)
+    starts = window_starts(len(text), cut.stride, within)
+    tell = progress or quiet
     shared: dict[int, int] = {}
     examples: list[Example] = []
     for first in range(0, len(starts), CHUNK):
         chunk = starts[first : first + CHUNK]
-        examples += windows_at(text, backend, chunk, prefix=prefix, suffix=suffix, shared=shared)
-        if progress is not None:
-            progress(first + len(chunk), len(starts))
+        examples += windows_at(text, backend, chunk, prefix=cut.prefix, suffix=cut.suffix, shared=shared)
+        tell("windows", first + len(chunk), len(starts))
     return examples
 
 
@@ -180,12 +192,6 @@ def plain_backend(tokenizer: Any) -> Tokenizer:
     copy.no_padding()
     copy.encode_special_tokens = True  # despite its name: split a special token's text like any other text
     return copy
-
-
-def require_positive(option: str, value: int) -> None:
-    """Refuse an option that is not a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"--{option} {value}: {option} must be a whole number of at least 1.")
 
 
 def lone_surrogate(text: str) -> int | None:

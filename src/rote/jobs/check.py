@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
 
 from rote.analysis.empirical import Agreement, agreement, smallest_of, spread_over
-from rote.corpus.windows import windows
-from rote.errors import InputError, RunError
+from rote.corpus.windows import Windows, windows
+from rote.errors import InputError, RunError, argument
 from rote.extraction.generations import generations
-from rote.models.base import GeneratingModel, LogitModel, ModelIdentity
+from rote.jobs.open import RunLike, as_run
+from rote.models.base import GeneratingModel, ModelIdentity
+from rote.options import Option, require_whole
+from rote.progress import Progress, quiet
 from rote.scheme import GREEDY, Scheme
 from rote.store.manifest import Source, refuse_other_model
-from rote.store.open import open_run
 from rote.store.run import StoredRun
 from rote.tokens import Example
 
@@ -62,43 +63,51 @@ class Checked:
 
 
 def check(
-    folder: str | Path,
-    model: LogitModel,
+    run: Annotated[RunLike, Option("A finished run folder.")],
+    model: GeneratingModel | None = None,
     *,
-    scheme: str | None = None,
-    samples: int = 1000,
-    passages: int = 10,
-    examples: Sequence[str] = (),
-    keep: int = 0,
-    seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    scheme: Annotated[str | None, Option("Which of the run's schemes, as it names it.", default="its first")] = None,
+    samples: Annotated[int, Option("Generations per passage.")] = 1000,
+    passages: Annotated[int, Option("How many passages, spread over the range of p_z.")] = 10,
+    examples: Annotated[
+        Sequence[str], Option("Check this example instead. Repeat it for more.", "--example", default="none")
+    ] = (),
+    show: Annotated[int, Option("Give so many generations of each passage.")] = 0,
+    seed: Annotated[int, Option("Of the first passage; the next ones count up.")] = 0,
+    progress: Progress | None = None,
 ) -> Checked:
     """Generate `samples` outputs for passages of a finished run and compare with their p_z.
 
-    `scheme` is the label of one of the run's schemes; its first if left out.
-
-    The passages are the named `examples`, or at most `passages` spread over those whose p_z is between 1 / samples and
-    1 - 1 / samples. The model must be the one the run was made with. `keep` outputs of each passage are returned.
+    `scheme` is the label of one of the run's schemes. The passages are the named `examples`, or at most `passages`
+    spread over those whose p_z is between 1 / samples and 1 - 1 / samples. The model must be the one the run was made
+    with; left out, it is loaded from where it was. `show` outputs of each passage are returned.
     """
-    run = open_run(folder)
-    manifest, summary = run.manifest, run.summary
-    if not isinstance(model, GeneratingModel):
-        raise InputError("this model cannot generate by itself; the check needs one that transformers loads.")
-    if samples < 1 or passages < 1:
-        raise InputError("samples and passages must be at least 1.")
-    refuse_other_model(
-        manifest.model, model.identity(), str(folder), "fingerprint", "tokenizer", "bos_token",
-        fix="Give the model (and --bos) that the run was made with.",
-    )  # fmt: skip
-    if not 0 <= seed < 2**40:
-        raise InputError(f"seed must be a whole number from 0 to {2**40 - 1}, not {seed}.")
+    given = as_run(run)
+    manifest, summary = given.manifest, given.summary
+    for name, number in (("samples", samples), ("passages", passages)):
+        require_whole(name, number)
+    require_whole("show", show, 0)
+    require_whole("seed", seed, 0, 2**40 - 1)
     label = manifest.schemes[0] if scheme is None else scheme
     if label not in manifest.schemes:
-        raise InputError(f"{folder} has no scores under {label!r}; its schemes are: {'; '.join(manifest.schemes)}.")
-    rows = run.rows(label)
+        schemes = "; ".join(manifest.schemes)
+        raise InputError(
+            f"{argument('scheme')}: {given.folder} has no scores under {label!r}; its schemes are: {schemes}."
+        )
+    tell = progress or quiet
+    if model is None:
+        tell("loaded", 0, 1)
+        model = given.load_model()  # type: ignore[assignment]  # asked next
+        tell("loaded", 1, 1)
+    if not isinstance(model, GeneratingModel):
+        raise InputError("this model cannot generate by itself; the check needs one that transformers loads.")
+    refuse_other_model(
+        manifest.model, model.identity(), str(given.folder), "fingerprint", "tokenizer", "bos_token",
+        fix=f"Give the {argument('model')} that the run was made with, and load it with the same bos.",
+    )  # fmt: skip
+    rows = given.rows(label)
     chosen = _chosen(rows, examples, passages, samples)
-    made = _examples(run, model.tokenizer, chosen)
-    tell = progress or (lambda done, total: None)
+    made = _examples(given, model.tokenizer, chosen)
     results = []
     for number, (row, example) in enumerate(zip(chosen.iter_rows(named=True), made, strict=True)):
         hits, kept = 0, list[CheckedOutput]()
@@ -106,10 +115,10 @@ def check(
             generations(model, example, Scheme.parse(label), samples=samples, seed=seed + number)
         ):
             hits += output == example.suffix
-            if i < keep:
+            if i < show:
                 text = str(model.tokenizer.decode(list(output)))
                 kept.append(CheckedOutput(text=text, same=output == example.suffix))
-            tell(number * samples + i + 1, len(made) * samples)
+            tell("generated", number * samples + i + 1, len(made) * samples)
         p_z = math.exp(row["log_prob"])
         results.append(
             CheckedPassage(
@@ -147,13 +156,15 @@ def _chosen(rows: pl.DataFrame, asked: Sequence[str], passages: int, samples: in
             raise InputError(f"example {name!r} was stopped early, so its p_z is only bounded; choose another.")
         return chosen
     if rows["scheme"][0] == str(GREEDY):
-        raise InputError("under greedy decoding p_z is 0 or 1 and every generation is the same: name an --example.")
+        raise InputError(
+            f"under greedy decoding p_z is 0 or 1 and every generation is the same: name some {argument('examples')}."
+        )
     whole = rows.filter(~pl.col("stopped"))
     picked = spread_over(whole["log_prob"].to_list(), passages, samples)
     if not picked:
         raise InputError(
             f"no example of this run has a p_z between {1 / samples:g} and {1 - 1 / samples:g}, where {samples} "
-            "generations could tell something; take more --samples, or name an --example."
+            f"generations could tell something; take more {argument('samples')}, or name some {argument('examples')}."
         )
     return whole[picked]
 
@@ -168,6 +179,6 @@ def _examples(run: StoredRun, tokenizer: Any, rows: pl.DataFrame) -> list[Exampl
         raise RunError(f"{run.folder / 'text.txt'} is gone; run the scan again to restore it.")
     examples = []
     for name, start in rows.select("example_id", "start").iter_rows():
-        one = windows(text[start:], tokenizer, prefix=cut.prefix, suffix=cut.suffix, stride=len(text))[0]
+        one = windows(text[start:], tokenizer, Windows(cut.prefix, cut.suffix, len(text)))[0]
         examples.append(Example(name, one.prefix, one.suffix))
     return examples

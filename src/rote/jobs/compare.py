@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
 
@@ -18,9 +18,11 @@ from rote.analysis.coverage import coverage
 from rote.analysis.groups import documents_of, sampled_rates, with_origin
 from rote.analysis.near.rates import near_rates
 from rote.analysis.rates import rates
-from rote.errors import InputError, RunError
+from rote.errors import InputError, RunError, argument
+from rote.jobs.open import RunLike, as_run
 from rote.jobs.report import write_page
 from rote.jobs.summary import THRESHOLDS
+from rote.options import Option, require_whole
 from rote.report.figures.comparison import run_label
 from rote.report.page.comparison import render_comparison
 from rote.report.page.pack import PackedRun
@@ -38,7 +40,6 @@ from rote.store.comparison import (
 )
 from rote.store.files import FORMAT, plain, pretty
 from rote.store.manifest import Manifest
-from rote.store.open import open_run
 from rote.store.run import Finished, Passages, StoredRun
 
 MOST = 20
@@ -119,21 +120,32 @@ def compare_again(stored: StoredComparison) -> Comparison:
     return again
 
 
-def compare(folders: Sequence[str | Path], *, tau: float | None = None, top: int = 10) -> Comparison:
+def compare(
+    runs: Annotated[
+        RunLike | Sequence[RunLike], Option("Finished runs over the same passages; the first is compared to.")
+    ],
+    *,
+    tau: Annotated[
+        float | None, Option("Smallest probability that counts as extraction.", default="the largest tau of the runs")
+    ] = None,
+    top: Annotated[int, Option("How many of the largest gains and losses to list.")] = 10,
+    out: Annotated[
+        Path | str | None, Option("Folder for the page and the tables.", "--out/-o", default="print only")
+    ] = None,
+) -> Comparison:
     """Compare finished runs over the same passages; a run with several schemes counts as several.
 
     `tau`: the smallest probability that counts as extraction; by default the largest that one of the runs was made
     with, because rows that a run gave up early are only known to end below its own. `top`: how many of the largest
-    gains and losses are listed.
+    gains and losses are listed. With `out`, it is written there, with a page.
     """
-    if top < 0:
-        raise InputError(f"top is a number of passages and must be at least 0, not {top}.")
-    sides = open_sides(folders)
+    require_whole("top", top, 0)
+    sides = open_sides(runs)
     if len(sides) < 2:
         raise InputError("a comparison needs at least two runs, or one run with two schemes; give another folder.")
     chosen = max(side.manifest.tau for side in sides) if tau is None else tau
     if not 0 < chosen <= 1:
-        raise InputError(f"tau is a probability and must lie in (0, 1], not {chosen}.")
+        raise InputError(f"{argument('tau')} is a probability and must lie in (0, 1], not {chosen}.")
     tables: dict[str, pl.DataFrame] = {}
     described: list[ComparedRun] = []
     held_out = 0
@@ -144,7 +156,7 @@ def compare(folders: Sequence[str | Path], *, tau: float | None = None, top: int
         tables[side.key] = rows.drop(_HEAVY)
     aligned, unpaired = common(tables)
     first = sides[0]
-    return Comparison(
+    compared = Comparison(
         result=ComparisonResult(
             format=FORMAT,
             kind=first.manifest.kind,
@@ -165,11 +177,14 @@ def compare(folders: Sequence[str | Path], *, tau: float | None = None, top: int
         table=_with_text(differences(aligned, tau=chosen), aligned[first.key], first.run.texts),
         sides=sides,
     )
+    if out is not None:
+        compared.write(out)
+    return compared
 
 
-def open_sides(folders: Sequence[str | Path]) -> list[Side]:
+def open_sides(given: RunLike | Sequence[RunLike]) -> list[Side]:
     """Open finished runs, check that they measured the same passages, and give each scheme of each a letter."""
-    runs = [open_run(folder) for folder in folders]
+    runs = [as_run(one) for one in ([given] if isinstance(given, RunLike) else given)]
     seen: set[Path] = set()
     for run in runs:
         if run.folder.resolve() in seen:

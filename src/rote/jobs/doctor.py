@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 import rote
@@ -19,8 +20,15 @@ EXTRAS = {
 }
 
 
-def examine() -> dict[str, str]:
-    """Name of each thing looked at, and what was found."""
+@dataclass(frozen=True, slots=True)
+class Doctor:
+    """What was looked at, and what was found: by name, in words."""
+
+    facts: dict[str, str]
+
+
+def doctor() -> Doctor:
+    """What is installed, which devices there are, which extras are missing; the bundled model is tried."""
     facts = {
         "rote": rote.__version__,
         "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
@@ -32,7 +40,7 @@ def examine() -> dict[str, str]:
         get = f"missing {', '.join(missing)}: pip install 'rote[{extra}]'"
         facts[f"extra {extra}"] = get if missing else "installed"
     facts["bundled model"] = try_bundled()
-    return facts
+    return Doctor(facts)
 
 
 def installed(name: str) -> str | None:
@@ -68,7 +76,7 @@ def try_bundled() -> str:
     except (ImportError, OSError) as error:
         return f"not tried: a package is missing or broken ({error}): pip install rote"
     loaded = time.perf_counter()
-    first = rote.windows(BUNDLED_TEXT.read_text(encoding="utf-8")[:2000], model.tokenizer, stride=2000)[0]
+    first = rote.windows(BUNDLED_TEXT.read_text(encoding="utf-8")[:2000], model.tokenizer, rote.Windows(stride=2000))[0]
     result = rote.verbatim(model, [first])[0]
     done = time.perf_counter()
     return (

@@ -5,36 +5,30 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rote.errors import InputError
-from rote.extraction.near.fork import first_cost
-from rote.extraction.near.results import NearVerbatim
-from rote.extraction.near.search import Near, check_near, greedy_distances, near_verbatim
-from rote.extraction.verbatim import BatchSize, Verbatim, check, verbatim
+from rote.errors import InputError, ModelError, argument
+from rote.extraction.near.options import Near
 from rote.jobs.open import Run
-from rote.jobs.progress import Progress
 from rote.jobs.summary import summarise
-from rote.models.base import LogitModel
+from rote.models.base import LogitModel, ScoringModel
+from rote.options import BatchSize
+from rote.progress import Progress, stopping
 from rote.scheme import Scheme
 from rote.store.files import FORMAT, locked
-from rote.store.manifest import (
-    Manifest,
-    NearSearch,
-    Sampling,
-    Source,
-    SweptLengths,
-    Windows,
-    made_with,
-    now,
-)
+from rote.store.manifest import Manifest, NearSearch, Sampling, ScannedWindows, Source, SweptLengths, made_with, now
+from rote.store.open import open_run
 from rote.store.run import add_shard, begin, finish, has_shard
 from rote.store.table import CandidateColumns, NearColumns, ShardFacts
 from rote.tokens import Example
+
+if TYPE_CHECKING:  # torch is imported when it is needed: a command's options are read off its job without it
+    from rote.extraction.near.results import NearVerbatim
+    from rote.extraction.verbatim import Verbatim
 
 SHARD_FLOPS = {"cuda": 2e15, "cpu": 2e11}  # a few seconds, also on a slow core; 1e12 elsewhere. What a kill can lose.
 
@@ -43,7 +37,7 @@ SHARD_FLOPS = {"cuda": 2e15, "cpu": 2e11}  # a few seconds, also on a slow core;
 class Job:
     """Examples to be scored with a model, and how."""
 
-    model: LogitModel
+    model: ScoringModel
     examples: Sequence[Example]
     schemes: Sequence[Scheme]
     tau: float
@@ -52,33 +46,69 @@ class Job:
     batch_size: BatchSize
 
 
+def run_folder(out: str | Path | None, name: str, model: ScoringModel) -> Path:
+    """Where a run goes: `out`, or runs/NAME-MODEL."""
+    if out is not None:
+        return Path(out)
+    return Path("runs") / f"{Path(name).stem}-{Path(model.identity().name).name.removesuffix('.gguf')}"
+
+
+@contextmanager
+def resumable(folder: Path) -> Iterator[None]:
+    """Where a run is stopped by hand, say how far it has come."""
+
+    def left() -> str:
+        stored = open_run(folder).progress() if (folder / "manifest.json").exists() else "nothing stored yet"
+        return f"{stored} in {folder}. Run the same command again to go on."
+
+    with stopping(left):
+        yield
+
+
 def check_job(job: Job) -> None:
     """Refuse what cannot be scored, before anything is written."""
+    from rote.extraction.near.search import check_near
+    from rote.extraction.verbatim import check
+
     check(job.model, job.examples, job.schemes, job.tau, job.batch_size)
     if job.near is not None:
         if job.stop_early:
-            raise InputError("near-verbatim extraction needs every example in full; it cannot stop early.")
+            raise InputError(
+                f"{argument('near')}: near-verbatim extraction needs every example in full; it cannot stop early. "
+                f"Leave {argument('stop_early')} out."
+            )
         _refuse_pointless(job.examples, job.near)
-        check_near(job.model, job.examples, job.near)
-    if len(set(map(str, job.schemes))) < len(job.schemes):
-        raise InputError("the same decoding scheme was given twice; give each scheme once.")
+        check_near(searchable(job.model), job.examples, job.near)
+
+
+def searchable(model: ScoringModel) -> LogitModel:
+    """The model, if its logits are at hand; some sources of models only score given suffixes."""
+    if not isinstance(model, LogitModel):
+        raise ModelError(
+            f"{model.identity().name} gives the probabilities of given tokens alone, and near-verbatim searches need "
+            f"its logits: load the model itself, or leave {argument('near')} out."
+        )
+    return model
 
 
 def _refuse_pointless(examples: Sequence[Example], near: Near) -> None:
     """Refuse searches that would find out nothing: they could not pay for themselves, or everything would count."""
+    from rote.extraction.near.fork import first_cost
+
     if near.budget is not None and near.method != "sample":
         beam = near.method == "beam"
         costs = [len(e.prefix) + (len(e.suffix) - 1) * near.width if beam else first_cost(e) for e in examples]
         if near.budget < max(costs):
             what = f"a beam of {near.width}" if beam else "the first pass"
             raise InputError(
-                f"a budget of {near.budget} token evaluations does not cover {what}; give at least {max(costs)}."
+                f"{argument('budget', near.budget)}: so many token evaluations do not cover {what}; give at least "
+                f"{max(costs)}."
             )
     short = min(examples, key=lambda e: len(e.suffix))
     if near.eos != "exclude" and len(short.suffix) <= near.tolerance:
         raise InputError(
-            f"with a tolerance of {near.tolerance} every output is near enough to the suffix of example {short.id!r}, "
-            f"which has {len(short.suffix)} tokens; use a tolerance below that, or longer suffixes."
+            f"with {argument('tolerance', near.tolerance)} every output is near enough to the suffix of example "
+            f"{short.id!r}, which has {len(short.suffix)} tokens; use a tolerance below that, or longer suffixes."
         )
 
 
@@ -86,7 +116,7 @@ def manifest_of(
     job: Job,
     source: Source,
     *,
-    windows: Windows | None = None,
+    windows: ScannedWindows | None = None,
     dropped: int = 0,
     sampling: Sampling | None = None,
     sweep: SweptLengths | None = None,
@@ -105,8 +135,8 @@ def manifest_of(
         tau=job.tau,
         stop_early=job.stop_early,
         batch_size=job.batch_size,
-        batch_tokens=model.batch_tokens if job.batch_size == "auto" else None,  # it may follow from the GPU's memory
-        near=None if near is None else NearSearch(**asdict(near), memory_positions=model.memory_positions),
+        batch_tokens=_batch_tokens(job),
+        near=None if near is None else NearSearch(**asdict(near), memory_positions=searchable(model).memory_positions),
         shard_examples=size,
         shards=math.ceil(len(job.examples) / size),
         sampling=sampling,
@@ -115,7 +145,12 @@ def manifest_of(
     )
 
 
-def shard_size(model: LogitModel, examples: Sequence[Example]) -> int:
+def _batch_tokens(job: Job) -> int | None:
+    """Positions fed at once, where that was left to the model: they may follow from the GPU's memory."""
+    return job.model.batch_tokens if job.batch_size == "auto" and isinstance(job.model, LogitModel) else None
+
+
+def shard_size(model: ScoringModel, examples: Sequence[Example]) -> int:
     """Examples per shard: a power of two worth a few seconds, and always the same for the same job."""
     identity = model.identity()
     longest = max(len(e.prefix) + len(e.suffix) for e in examples)
@@ -132,7 +167,7 @@ def complete(folder: Path, manifest: Manifest, content: Mapping[str, bytes], job
         for index in range(manifest.shards):
             part = job.examples[index * size : (index + 1) * size]
             if not has_shard(folder, index):
-                _score_shard(folder, index, part, job, partial(_tell_from, tell, index * size, total))
+                _score_shard(folder, index, part, job, _from(tell, index * size, total))
             tell("scored", index * size + len(part), total)
         run = Run(folder)
         finish(folder, summarise(run, job.model.logit_tolerance, job.model.tokenizer))
@@ -140,17 +175,13 @@ def complete(folder: Path, manifest: Manifest, content: Mapping[str, bytes], job
     return run
 
 
-def _tell_from(tell: Progress, before: int, total: int, done: int) -> None:
-    tell("scored", before + done, total)
+def _from(tell: Progress, before: int, total: int) -> Progress:
+    """A shard's progress as that of the run."""
+    return lambda what, done, of: tell(what, before + done, total)
 
 
-def _score_shard(folder: Path, index: int, part: Sequence[Example], job: Job, tell: Callable[[int], None]) -> None:
-    done = 0
-
-    def count(newly: int) -> None:
-        nonlocal done
-        done += newly
-        tell(done)
+def _score_shard(folder: Path, index: int, part: Sequence[Example], job: Job, tell: Progress) -> None:
+    from rote.extraction.verbatim import verbatim
 
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
@@ -158,31 +189,33 @@ def _score_shard(folder: Path, index: int, part: Sequence[Example], job: Job, te
         near: list[NearColumns] = []
         if job.near is None:
             tau = job.tau if job.stop_early else None
-            results = verbatim(job.model, part, job.schemes, tau=tau, batch_size=job.batch_size, progress=count)
+            results = verbatim(job.model, part, job.schemes, tau=tau, batch_size=job.batch_size, progress=tell)
         else:
-            results, near = _near_shard(part, job, job.near, count)
+            results, near = _near_shard(part, job, job.near, tell)
     warned = [*job.model.warnings, *(str(w.message) for w in caught)]
     add_shard(folder, index, part, results, ShardFacts(time.perf_counter() - began, warned), near)
 
 
 def _near_shard(
-    part: Sequence[Example], job: Job, near: Near, tell: Callable[[int], None]
+    part: Sequence[Example], job: Job, near: Near, tell: Progress
 ) -> tuple[list[Verbatim], list[NearColumns]]:
     """Verbatim results and near-verbatim columns: for each example, for each scheme."""
-    model, size, options = job.model, job.batch_size, asdict(near)
-    same = {key: options[key] for key in ("distance", "tolerance", "eos")}
+    from rote.extraction.near.search import greedy_distances, near_verbatim
+    from rote.extraction.verbatim import verbatim
+
+    model, size = searchable(job.model), job.batch_size
     greedy: Sequence[int | None] = [None] * len(part)
     by_scheme = []
     for scheme in job.schemes:
         once = tell if scheme is job.schemes[0] else None  # progress counts examples
-        searched = near_verbatim(model, part, scheme, tau=job.tau, batch_size=size, progress=once, **options)
+        searched = near_verbatim(model, part, scheme, near=near, tau=job.tau, batch_size=size, progress=once)
         scored = [each.verbatim for each in searched if each.verbatim is not None]
         if len(scored) < len(part):  # beams, samples, and budgets too small for a first pass
             scored = verbatim(model, part, [scheme], batch_size=size)
         by_scheme.append((scored, searched))
     costs = ((v, n) for scored, searched in by_scheme for v, n in zip(scored, searched, strict=True))
     if any(n.token_evals > v.token_evals for v, n in costs):
-        greedy = greedy_distances(model, part, batch_size=size, **same)  # where more than first passes is paid for
+        greedy = greedy_distances(model, part, near, batch_size=size)  # where more than first passes is paid for
     results, columns = [], []
     for i in range(len(part)):
         for scored, searched in by_scheme:

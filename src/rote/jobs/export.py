@@ -7,19 +7,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal, get_args
+from typing import Annotated, BinaryIO, Literal, get_args
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rote.errors import InputError, RunError
-from rote.jobs.progress import Progress, quiet
+from rote.errors import InputError, RunError, argument
+from rote.options import Option, require_known
+from rote.progress import Progress, quiet, stopping
 from rote.report.export.harness import Samples, file_date, folder_name, results, tasks
 from rote.report.export.rows import Kind, as_csv, as_jsonl, metadata_kinds, score_rows, sweep_rows
 from rote.store.comparison import StoredComparison
 from rote.store.files import make_folder, whole_file, write_whole
-from rote.store.open import open as open_stored
+from rote.store.open import Folder, Stored, as_stored
 from rote.store.reconstruction import StoredReconstruction
 from rote.store.run import StoredRun
 from rote.store.sweep import StoredSweep
@@ -43,11 +44,14 @@ class Exported:
 
 
 def export(
-    folder: str | Path,
-    to: Format,
+    folder: Annotated[Folder, Option("A finished run, a sweep or a comparison.", metavar="DIR")],
+    to: Annotated[Format, Option("What the other program reads.", "--to")],
     *,
-    out: str | Path | None = None,
-    scheme: str = "all",
+    out: Annotated[
+        Path | str | None,
+        Option("The file; for lm-eval a folder.", "--out/-o", default="DIR/export.csv and so on, DIR/lm-eval"),
+    ] = None,
+    scheme: Annotated[str, Option("One of the run's schemes, as it names it, or all.")] = "all",
     progress: Progress | None = None,
 ) -> Exported:
     """Write the results of a finished run, a sweep or a comparison for other programs.
@@ -55,9 +59,12 @@ def export(
     `out` is a file, `folder`/export.FORMAT unless given; for "lm-eval" a folder, `folder`/lm-eval unless given.
     `scheme` is one of the run's schemes, as the run names it, or "all".
     """
-    if to not in get_args(Format):
-        raise InputError(f"there is no format {to!r}; choose {', '.join(get_args(Format))}.")
-    stored, tell = open_stored(folder), progress or quiet
+    require_known("to", to, get_args(Format))
+    with stopping(lambda: "nothing was written. Run the same command again."):
+        return _exported(as_stored(folder), to, out, scheme, progress or quiet)
+
+
+def _exported(stored: Stored, to: Format, out: str | Path | None, scheme: str, tell: Progress) -> Exported:
     match stored:
         case StoredSweep() | StoredComparison():
             return _export_table(stored, to, out, scheme)
@@ -117,7 +124,7 @@ def _export_table(stored: StoredSweep | StoredComparison, to: Format, out: str |
         table = table.filter(pl.col("scheme").is_in(_schemes(folder, known, scheme)))
     else:
         if scheme != "all":
-            raise InputError(f"{folder} holds a comparison: --scheme does not apply to it; leave it out.")
+            raise InputError(f"{folder} holds a comparison: {argument('scheme')} does not apply to it; leave it out.")
         _ = stored.result  # refuses a comparison of another format, or damaged
         table = stored.differences
     path = _target(folder, to, out)
@@ -130,9 +137,11 @@ def _target(folder: Path, to: Format, out: str | Path | None) -> Path:
     default = folder / f"export.{to}"
     path = default if out is None else Path(out)
     if path.is_dir():
-        raise InputError(f"--out {path} is a folder; give the name of a file, such as {path / default.name}.")
+        raise InputError(
+            f"{argument('out')} {path} is a folder; give the name of a file, such as {path / default.name}."
+        )
     if path.exists() and path.resolve() != default.resolve() and path.resolve().is_relative_to(folder.resolve()):
-        raise InputError(f"--out {path} is a file of {folder} itself; choose another --out.")
+        raise InputError(f"{argument('out')} {path} is a file of {folder} itself; choose another.")
     make_folder(path.parent)
     return path
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Annotated, get_args
 
 import polars as pl
 
-from rote.errors import InputError, RunError
-from rote.jobs.progress import Progress, quiet
+from rote.errors import InputError, RunError, argument
+from rote.options import Option, require_known
+from rote.progress import Progress, quiet, stopping
 from rote.report.figures.comparison import COMPARISON_FIGURES, comparison_figures
 from rote.report.figures.figure import Figure
 from rote.report.figures.mpl.draw import FileFormat, Style, draw, require_matplotlib
@@ -19,8 +20,7 @@ from rote.report.figures.run import RUN_FIGURES, run_figures
 from rote.report.figures.sweep import SWEEP_FIGURES, sweep_figures
 from rote.store.comparison import ComparedRun, StoredComparison
 from rote.store.files import make_folder, write_whole
-from rote.store.open import Stored, kind_of
-from rote.store.open import open as open_stored
+from rote.store.open import Folder, Stored, as_stored, kind_of
 from rote.store.reconstruction import StoredReconstruction
 from rote.store.run import StoredRun
 from rote.store.sweep import StoredSweep
@@ -42,30 +42,60 @@ class DrawnFigures:
 
 
 def figures(
-    folder: str | Path,
+    folders: Annotated[
+        Folder | Sequence[Folder], Option("Finished runs, comparisons, sweeps or reconstructions.", metavar="DIR")
+    ],
     *,
-    out: str | Path | None = None,
-    format: FileFormat = "svg",
-    style: Style = "paper",
-    scheme: str | None = None,
+    format: Annotated[FileFormat, Option("Of the pictures.")] = "svg",
+    style: Annotated[Style, Option("A column wide with small letters, or large with titles.")] = "paper",
+    scheme: Annotated[str | None, Option("One of a run's schemes, as it names it.", default="the first")] = None,
+    out: Annotated[
+        Path | str | None,
+        Option("Folder for the figures; of several DIRs: with one in it for each.", "--out/-o", default="DIR/figures"),
+    ] = None,
     progress: Progress | None = None,
-) -> DrawnFigures:
-    """Draw every figure of a finished run, comparison, sweep or reconstruction; write each with its data as CSV.
+) -> list[DrawnFigures]:
+    """Draw every figure of finished runs, comparisons, sweeps or reconstructions; write each with its data as CSV.
 
-    `out`: `folder`/figures unless given. `scheme`: one of a run's schemes, the first unless given. Drawing the same
-    again gives the same bytes.
+    `out`: a folder's own figures/ unless given. `scheme`: one of a run's schemes, the first unless given. Drawing the
+    same again gives the same bytes.
     """
     for name, value, known in (("format", format, FileFormat), ("style", style, Style)):
-        if value not in get_args(known):
-            raise InputError(f"there is no {name} {value!r}; choose {', '.join(get_args(known))}.")
+        require_known(name, value, get_args(known))
     require_matplotlib()
-    stored = open_stored(folder)
+    every = [as_stored(one) for one in ([folders] if isinstance(folders, Folder) else folders)]
+    targets = _targets([stored.folder for stored in every], None if out is None else Path(out))
+    with stopping(lambda: "what is drawn already is kept. Run the same command again for the rest."):
+        return [
+            _drawn(stored, target, format, style, scheme, progress or quiet)
+            for stored, target in zip(every, targets, strict=True)
+        ]
+
+
+def _targets(folders: Sequence[Path], out: Path | None) -> list[Path]:
+    """Where each folder's figures go."""
+    places = [folder.resolve() for folder in folders]
+    if again := next((folder for folder in folders if places.count(folder.resolve()) > 1), None):
+        raise InputError(f"{again} was given twice; give each folder once.")
+    if out is None:
+        return [folder / "figures" for folder in folders]
+    if len(folders) == 1:
+        return [out]
+    names = [place.name for place in places]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(
+            f"two of the folders are called {twice!r}, so their figures would mix in {out}; draw them one at a time."
+        )
+    return [out / name for name in names]
+
+
+def _drawn(
+    stored: Stored, target: Path, format: FileFormat, style: Style, scheme: str | None, tell: Progress
+) -> DrawnFigures:
     made, known_figures = _figures(stored, scheme)
-    target = stored.folder / "figures" if out is None else Path(out)
     if (target / "manifest.json").exists() or (target / "comparison.json").exists():
-        raise InputError(f"{target} holds results of its own; choose another --out for the figures.")
+        raise InputError(f"{target} holds results of its own; choose another {argument('out')} for the figures.")
     make_folder(target)
-    tell = progress or quiet
     written = []
     for number, figure in enumerate(made):
         tell("figures", number, len(made))
@@ -85,7 +115,7 @@ def _figures(stored: Stored, scheme: str | None) -> tuple[list[Figure], Mapping[
     """The figures of what a folder holds, and all that such a folder can have."""
     if scheme is not None and not isinstance(stored, StoredRun):
         kind = kind_of(stored.folder)
-        raise InputError(f"{stored.folder} holds a {kind}: --scheme does not apply to it; leave it out.")
+        raise InputError(f"{stored.folder} holds a {kind}: {argument('scheme')} does not apply to it; leave it out.")
     match stored:
         case StoredComparison():
             return _comparison_figures(stored), COMPARISON_FIGURES

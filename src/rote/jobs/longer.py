@@ -2,83 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from rote.analysis.coverage import HotSpot
-from rote.corpus.windows import require_positive, windows
-from rote.errors import InputError, RunError
-from rote.extraction.verbatim import BatchSize
-from rote.jobs.open import Run
-from rote.jobs.progress import Progress, quiet
+from rote.analysis.coverage import hot_spots
+from rote.corpus.windows import Windows, windows
+from rote.errors import InputError, argument
+from rote.jobs.open import Run, as_run
 from rote.jobs.scan import scan
-from rote.models.base import LogitModel
-from rote.scheme import Scheme
-from rote.store.open import open_run
-from rote.store.run import RunView
+from rote.jobs.spots import AT, At, ScanLike, finished_scan
+from rote.models.base import ScoringModel
+from rote.options import Batch, Option
+from rote.progress import Progress, quiet
 
-
-def finished_scan(folder: str | Path) -> RunView:
-    """A scan that is finished; anything else is an error that says what it is."""
-    run = open_run(folder)
-    if run.manifest.kind != "scan":
-        raise RunError(f"{folder} is a {run.manifest.kind} run and has no text; give the folder of a rote scan.")
-    _ = run.summary  # refuses a run that is unfinished
-    if run.text is None:
-        raise RunError(f"{Path(folder) / 'text.txt'} is gone; run the scan again to restore it.")
-    return run.view
+LONGER = Windows(prefix=25, suffix=275)
 
 
 def longer(
-    scanned: RunView,
-    spots: Sequence[HotSpot],
-    model: LogitModel,
+    run: ScanLike,
+    model: ScoringModel | None = None,
     *,
-    out: str | Path,
-    prefix: int = 25,
-    suffix: int = 275,
-    stride: int = 10,
-    batch_size: BatchSize = "auto",
+    windows: Windows = LONGER,
+    at: At = AT,
+    batch_size: Batch = "auto",
+    out: Annotated[Path | str | None, Option("Run folder.", "--out/-o", default="RUN-longer")] = None,
     progress: Progress | None = None,
-) -> Run:
+) -> Run | None:
     """Score longer windows whose suffix starts in a hot-spot of a finished scan, as a scan of their own.
 
-    Schemes and tau are those of the scan. The manifest says `within` which regions the windows start.
+    Schemes and tau are those of the scan, and so is the model, unless another is given on purpose. The manifest says
+    `within` which regions the windows start. None: the scan has no hot-spot at `at`, and nothing was written.
     """
-    for option, value in (("prefix", prefix), ("suffix", suffix), ("stride", stride)):
-        require_positive(option, value)
-    check_context(model, prefix, suffix)
-    regions = [(spot.start, spot.end) for spot in spots]
-    tell, text, manifest = progress or quiet, scanned.texts.text or "", scanned.manifest
-    within = starts_before(
-        text, model.tokenizer, regions, prefix=prefix, stride=stride, progress=lambda d, t: tell("places", d, t)
-    )
+    given = as_run(run)
+    scanned, tell = finished_scan(given), progress or quiet
+    spots = hot_spots(scanned.rows, scanned.length, at)
+    if not spots:
+        return None
+    own = model
+    if own is None:
+        tell("loaded", 0, 1)
+        own = given.load_model()
+        tell("loaded", 1, 1)
+    check_context(own, windows.prefix, windows.suffix)
+    within = starts_before(scanned.text, own.tokenizer, [(spot.start, spot.end) for spot in spots], windows, tell)
     if not within:
-        raise InputError(f"no window at --stride {stride} has its suffix start in a hot-spot; use a smaller --stride.")
+        raise InputError(
+            f"no window at {argument('stride', windows.stride)} has its suffix start in a hot-spot; use a smaller one."
+        )
+    manifest = scanned.manifest
     return scan(
-        text, model, out=out, name=manifest.source.name, prefix=prefix, suffix=suffix, stride=stride, within=within,
-        schemes=[Scheme.parse(label) for label in manifest.schemes], tau=manifest.tau, batch_size=batch_size,
-        progress=progress,
+        own, scanned.text, out=given.folder.with_name(f"{given.folder.resolve().name}-longer") if out is None else out,
+        name=manifest.source.name, windows=windows, within=within, schemes=manifest.schemes, tau=manifest.tau,
+        batch_size=batch_size, progress=progress,
     )  # fmt: skip
 
 
 def starts_before(
-    text: str,
-    tokenizer: Any,
-    regions: Sequence[tuple[int, int]],
-    *,
-    prefix: int,
-    stride: int,
-    progress: Callable[[int, int], None] | None = None,
+    text: str, tokenizer: Any, regions: Sequence[tuple[int, int]], wanted: Windows, tell: Progress
 ) -> list[tuple[int, int]]:
     """Where windows must start for their suffixes to start in `regions`: [start, end) pairs, as `within` takes them.
 
     How many characters a prefix takes depends on its tokens, so every prefix of the text is cut to see where it ends.
     """
-    cut = windows(text, tokenizer, prefix=prefix, suffix=1, stride=stride, progress=progress)
+    stride = wanted.stride
+    prefixes = Windows(wanted.prefix, 1, stride)
+    cut = windows(text, tokenizer, prefixes, progress=lambda what, done, total: tell("places", done, total))
     inside = np.zeros(len(text) + 1, dtype=np.bool_)
     for start, end in regions:
         inside[start:end] = True
@@ -92,14 +83,14 @@ def starts_before(
     return within
 
 
-def check_context(model: LogitModel, prefix: int, suffix: int) -> None:
+def check_context(model: ScoringModel, prefix: int, suffix: int) -> None:
     """Refuse windows longer than the model's context, naming the longest suffix that fits."""
     bos, context = int(model.bos_id is not None), model.context_length
     if context is None or prefix + suffix - 1 + bos <= context:
         return
     largest = context + 1 - bos - prefix  # the last suffix token need not be fed
-    fits = f"the largest --suffix that fits is {largest}" if largest > 0 else "a smaller --prefix is needed"
+    beside = f"beside {argument('prefix', prefix)}, {argument('suffix', largest)} is the largest that fits"
     raise InputError(
         f"a window of {prefix} + {suffix} tokens takes {prefix + suffix - 1 + bos} positions, more than the model's "
-        f"context of {context}; beside --prefix {prefix} {fits}."
+        f"context of {context}; {beside if largest > 0 else 'use a smaller ' + argument('prefix')}."
     )

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rote.jobs.progress import Progress
+from rote.errors import argument
+from rote.models.base import LogitModel, ModelOptions, load
+from rote.progress import Progress
 from rote.store import open as stores
 from rote.store.comparison import StoredComparison
+from rote.store.manifest import refuse_other_model
 from rote.store.reconstruction import StoredReconstruction
 from rote.store.run import StoredRun
 from rote.store.sweep import StoredSweep
@@ -17,6 +20,15 @@ if TYPE_CHECKING:
     from rote.jobs.export import Exported, Format
     from rote.jobs.figures import DrawnFigures
     from rote.report.figures.mpl.draw import FileFormat, Style
+
+
+RunLike = StoredRun | str | Path
+"""A run, or its folder."""
+
+
+def as_run(given: RunLike) -> Run:
+    """A run as a handle; one that was opened already keeps what it has read."""
+    return given if isinstance(given, Run) else Run.open(given.folder if isinstance(given, StoredRun) else given)
 
 
 class _Handle:
@@ -42,7 +54,7 @@ class _Handle:
         """Draw every figure; see `rote.figures`."""
         from rote.jobs.figures import figures
 
-        return figures(self.folder, out=out, format=format, style=style, scheme=scheme, progress=progress)
+        return figures(self.folder, out=out, format=format, style=style, scheme=scheme, progress=progress)[0]
 
     def export(
         self, to: Format, *, out: str | Path | None = None, scheme: str = "all", progress: Progress | None = None
@@ -61,6 +73,21 @@ class Run(_Handle, StoredRun):
     def open(cls, folder: str | Path) -> Run:
         """A finished or unfinished run; anything else is an error that says what it is."""
         return cls(stores.open_run(folder).folder)
+
+    @property
+    def model_options(self) -> ModelOptions:
+        """How to load its model so that the same numbers come out: dtype, revision and BOS as they were."""
+        was = self.manifest.model
+        return ModelOptions(dtype=was.dtype, revision=was.revision, bos=was.bos)  # type: ignore[arg-type]
+
+    def load_model(self, name: str | Path | None = None, options: ModelOptions | None = None) -> LogitModel:
+        """The model that the run was made with, from where it was, or from `name`: then it may be another."""
+        was = self.manifest.model
+        model = load(was.name if name is None else name, self.model_options if options is None else options)
+        if name is None:
+            fix = f"Give {argument('model')} with the path of the same weights, or of another model on purpose."
+            refuse_other_model(was, model.identity(), str(self.folder), "fingerprint", "tokenizer", fix=fix)
+        return model
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,19 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from rote.analysis.similarity import NORMALISATION, Piece, Similarity, similarity
+from rote.corpus.formats import Text, as_text, typed_text
 from rote.corpus.windows import lone_surrogate, plain_backend
-from rote.errors import InputError, RunError
-from rote.extraction.text.reconstruct import Context, Writing, check_writing, longest_context, write_on
+from rote.errors import InputError, RunError, argument
+from rote.extraction.text.writing import Plan, Writing
+from rote.jobs.engine import run_folder
 from rote.jobs.open import Reconstruction
-from rote.jobs.progress import Progress, quiet
 from rote.jobs.report import report_reconstruction
 from rote.models.base import LogitModel
+from rote.options import Option
+from rote.progress import Progress, quiet, stopping
 from rote.store.files import FORMAT, digest, line, locked, pretty, write_whole
 from rote.store.manifest import ReconstructionManifest, Source, made_with, now
 from rote.store.reconstruction import (
@@ -37,33 +40,43 @@ QUOTED = 12  # words on either side of a difference that the summary quotes
 
 
 def reconstruct(
-    seed: str,
     model: LogitModel,
+    seed: Annotated[
+        Text, Option("The text's first sentences: a UTF-8 file, or the text itself.", "--seed", parse=typed_text)
+    ],
     *,
-    out: str | Path,
-    truth: str | None = None,
-    name: str = "text",
-    truth_name: str = "truth",
-    tokens: int | None = None,
-    context_tokens: int | None = None,
-    step: int = 50,
-    beams: int = 8,
-    length_penalty: float = 1.2,
-    context: Context = "sliding",
-    section_break: str | None = "\n\nCHAPTER {WORDS}\n",
-    missed_after: int = 10_000,
+    truth: Annotated[Text | None, Option("The true text, to compare with. It decides nothing.")] = None,
+    writing: Writing = Writing(),
+    name: str | None = None,
+    out: Annotated[Path | str | None, Option("Run folder.", "--out/-o", default="runs/SEED-MODEL")] = None,
     progress: Progress | None = None,
 ) -> Reconstruction:
     """Write a text on from its first sentences, and compare it with the truth where that is given.
 
     The folder `out` gets every chunk as soon as it is written; one that holds part of this text is continued. White
-    space at the seed's end is dropped: it would be half of a token. `tokens`: how long the text gets, seed included;
-    without it the truth's tokens and 5% more. `context_tokens`: 3000, or what the model takes. The other options are
-    those of `rote.extraction.text.reconstruct.Writing`; `beams=1` is greedy. The truth decides nothing that is
-    generated, so it may be given later, or another one.
+    space at the seed's end is dropped: it would be half of a token. `writing.tokens`: how long the text gets, seed
+    included; without it the truth's tokens and 5% more. The truth decides nothing that is generated, so it may be given
+    later, or another one.
     """
-    tell = progress or quiet
-    _refuse_surrogates(seed=seed, truth=truth or "")
+    given, own_name = as_text(seed, "seed")
+    true, truth_name = (None, None) if truth is None else as_text(truth, "truth")
+    _refuse_surrogates(seed=given, truth=true or "")
+    folder = run_folder(out, name or own_name, model)
+    with stopping(lambda: _left(folder)):
+        return _reconstructed(model, given, true, truth_name, writing, folder, name or own_name, progress or quiet)
+
+
+def _left(folder: Path) -> str:
+    stored = Reconstruction(folder).progress() if (folder / "manifest.json").exists() else "nothing stored yet"
+    return f"{stored} in {folder}. Run the same command again to go on."
+
+
+def _reconstructed(
+    model: LogitModel, seed: str, truth: str | None, truth_name: str | None, asked: Writing, folder: Path, name: str,
+    tell: Progress,
+) -> Reconstruction:  # fmt: skip
+    from rote.extraction.text.reconstruct import check_writing, longest_context
+
     backend = plain_backend(model.tokenizer)
 
     def encode(text: str) -> list[int]:
@@ -71,17 +84,16 @@ def reconstruct(
         return ids
 
     start = seed.rstrip()
-    ids = encode(start)
+    ids, tokens = encode(start), asked.tokens
     if tokens is None:
         if truth is None:
-            raise InputError("how long should the text get? Give a number of tokens, or the truth to go by.")
+            raise InputError(
+                f"how long should the text get? Give {argument('tokens')}, or {argument('truth')} to go by its length."
+            )
         length = len(encode(truth))
         tokens = length + length // 20
-    writing = Writing(
-        tokens=tokens, context_tokens=longest_context(model) if context_tokens is None else context_tokens, step=step,
-        beams=beams, length_penalty=length_penalty, context=context, section_break=section_break,
-        missed_after=missed_after,
-    )  # fmt: skip
+    context = longest_context(model) if asked.context_tokens is None else asked.context_tokens
+    writing = Plan(**{**asdict(asked), "tokens": tokens, "context_tokens": context})
     check_writing(model, ids, writing)
     manifest = ReconstructionManifest(
         format=FORMAT,
@@ -95,14 +107,14 @@ def reconstruct(
     )
     if truth is not None:
         similarity(truth, start, seed=start)  # refuses a truth that cannot be compared with before anything is written
-    written = Reconstruction(Path(out))
+    written = Reconstruction(folder)
     with locked(written.folder):
         begin(written.folder, manifest, Seed(text=_decode(model.tokenizer, ids), tokens=ids))
         if truth is not None:
             write_whole(written.folder / "truth.txt", truth.encode())
         _write(written, model, ids, writing, encode, tell)
         tell("compared", 0, 1)
-        _finish(written, model, truth_name if truth is not None else None)
+        _finish(written, model, truth_name)
         tell("compared", 1, 1)
     return written
 
@@ -117,13 +129,15 @@ def _write(
     written: Reconstruction,
     model: LogitModel,
     seed: Sequence[int],
-    writing: Writing,
+    writing: Plan,
     encode: Callable[[str], Sequence[int]],
     tell: Progress,
 ) -> None:
-    done = written.chunks()
+    from rote.extraction.text.reconstruct import write_on
+
+    done, most = written.chunks(), writing.tokens
     length = len(seed) + sum(len(chunk.tokens) for chunk in done)
-    tell("generated", length, writing.tokens)
+    tell("generated", length, most)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RuntimeWarning)
         began = time.perf_counter()
@@ -136,7 +150,7 @@ def _write(
             add_chunk(written.folder, stored)
             began = moment
             length += len(chunk.tokens)
-            tell("generated", min(length, writing.tokens), writing.tokens)
+            tell("generated", min(length, most), most)
 
 
 def _decode(tokenizer: Any, tokens: Sequence[int]) -> str:

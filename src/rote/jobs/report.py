@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from rote.analysis.similarity import Similarity, similarity
-from rote.jobs.progress import Progress, quiet
+from rote.options import Option
+from rote.progress import Progress, quiet
 from rote.report.page.reconstruction import render_reconstruction
 from rote.report.page.run import render_run
 from rote.report.page.sweep import render_sweep
 from rote.store.comparison import StoredComparison
 from rote.store.files import write_whole
-from rote.store.open import Stored
+from rote.store.open import Folder, as_stored
 from rote.store.reconstruction import StoredReconstruction
 from rote.store.run import StoredRun
 from rote.store.sweep import StoredSweep
 
 
-def report(stored: Stored, *, progress: Progress | None = None) -> Path:
-    """Write report.html from what a folder holds, and return its path."""
+def report(
+    folder: Annotated[Folder, Option("The folder of a finished run, reconstruction, sweep or comparison.")],
+    *,
+    progress: Progress | None = None,
+) -> Path:
+    """Write report.html anew from what a folder holds, and return its path."""
     tell = progress or quiet
-    match stored:
+    match stored := as_stored(folder):
         case StoredRun():
-            return write_page(stored.folder, render_run(stored.view, lambda done, total: tell("page", done, total)))
+            return write_page(stored.folder, render_run(stored.view, tell))
         case StoredSweep():
             return write_page(stored.folder, render_sweep(stored.result, stored.runs()))
         case StoredReconstruction():

@@ -2,74 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from typing import Annotated
 
-from rote.corpus.windows import Regions, window_starts, windows
-from rote.errors import InputError
-from rote.extraction.near.search import Near
-from rote.extraction.verbatim import BatchSize
-from rote.jobs.engine import Job, check_job, complete, manifest_of
+from rote.corpus.formats import Text, as_text
+from rote.corpus.windows import Regions, Windows, window_starts
+from rote.corpus.windows import windows as cut_windows
+from rote.errors import InputError, argument
+from rote.extraction.near.options import NearIf
+from rote.jobs.engine import Job, check_job, complete, manifest_of, resumable, run_folder
 from rote.jobs.open import Run
-from rote.jobs.progress import Progress, quiet
 from rote.jobs.summary import THRESHOLDS
-from rote.models.base import LogitModel
-from rote.scheme import Scheme
+from rote.models.base import BUNDLED_TEXT, ScoringModel
+from rote.options import TAU, Batch, Option, Out, StopEarly, Tau
+from rote.progress import Progress, quiet
+from rote.scheme import Scheme, Schemes, as_schemes
 from rote.store.files import digest
-from rote.store.manifest import Source, Windows
+from rote.store.manifest import ScannedWindows, Source
 
 
 def scan(
-    text: str,
-    model: LogitModel,
+    model: ScoringModel,
+    text: Annotated[Text, Option("A UTF-8 text file.", default="Alice in Wonderland, bundled")] = BUNDLED_TEXT,
     *,
-    out: str | Path,
-    name: str = "text",
-    prefix: int = 50,
-    suffix: int = 50,
-    stride: int = 10,
+    windows: Windows = Windows(),
     within: Regions | None = None,
-    schemes: Sequence[Scheme] = (Scheme(),),
-    tau: float = 1e-3,
-    stop_early: bool = False,
-    near: Near | None = None,
-    batch_size: BatchSize = "auto",
+    schemes: Schemes = Scheme(),
+    tau: Tau = TAU,
+    stop_early: StopEarly = False,
+    near: NearIf = None,
+    batch_size: Batch = "auto",
+    name: str | None = None,
+    out: Out = None,
     progress: Progress | None = None,
 ) -> Run:
     """Score sliding windows over a text and write a run folder; a folder that holds part of this run is continued.
 
-    `tau` is the smallest probability that counts as extraction. With `stop_early`, windows that are certain to end
-    below it are given up after a few tokens: cheaper on text that is not memorized, at the price of exact numbers
-    below tau. `near` asks for near-verbatim extraction as well: rote.Near() for its defaults. `within`: regions of the
-    text, as [start, end) pairs, in which windows may start; rates are then those of a choice of windows.
+    `text` is a text, or the Path of a file; `name` is what reports call it. `within`: regions of the text, as [start,
+    end) pairs, in which windows may start; rates are then those of a choice of windows. With `stop_early`, windows that
+    are certain to end below `tau` are given up after a few tokens: cheaper on text that is not memorized, at the price
+    of exact numbers below tau. `near` asks for near-verbatim extraction as well: rote.Near() for its defaults.
     """
-    tell = progress or quiet
+    content, own_name = as_text(text)
+    name, asked, tell = name or own_name, as_schemes(schemes), progress or quiet
     if stop_early and tau > THRESHOLDS[0]:
         raise InputError(
-            f"with stop_early, tau must be at most {THRESHOLDS[0]}, the lowest coverage threshold, not {tau}."
+            f"with {argument('stop_early')}, {argument('tau')} must be at most {THRESHOLDS[0]}, the lowest coverage "
+            f"threshold, not {tau}."
         )
-    examples = windows(
-        text, model.tokenizer, prefix=prefix, suffix=suffix, stride=stride, within=within,
-        progress=lambda d, t: tell("windows", d, t),
-    )  # fmt: skip
-    dropped = len(window_starts(len(text), stride, within)) - len(examples)
-    if not examples and within is not None:
+    folder = run_folder(out, name, model)
+    with resumable(folder):
+        examples = cut_windows(content, model.tokenizer, windows, within=within, progress=tell)
+        if not examples:
+            _refuse_short(content, name, windows, within)
+        job = Job(model, examples, asked, tau, stop_early, near, batch_size)
+        check_job(job)
+        manifest = manifest_of(
+            job,
+            Source(name=name, sha256=digest(content), characters=len(content)),
+            windows=ScannedWindows(
+                prefix=windows.prefix,
+                suffix=windows.suffix,
+                stride=windows.stride,
+                within=None if within is None else [(start, end) for start, end in within],
+            ),
+            dropped=len(window_starts(len(content), windows.stride, within)) - len(examples),
+        )
+        return complete(folder, manifest, {"text.txt": content.encode("utf-8", "surrogatepass")}, job, tell)
+
+
+def _refuse_short(text: str, name: str, cut: Windows, within: Regions | None) -> None:
+    size = f"{cut.prefix} + {cut.suffix} tokens"
+    shorter = f"Use shorter windows ({argument('prefix')}, {argument('suffix')})"
+    if within is not None:
         raise InputError(
-            f"not one window of {prefix} + {suffix} tokens starts in the given parts of {name} and fits before "
-            "its end. Use shorter windows (--prefix, --suffix) or a smaller --stride."
+            f"not one window of {size} starts in the given parts of {name} and fits before its end. {shorter} or a "
+            f"smaller {argument('stride')}."
         )
-    if not examples:
-        raise InputError(
-            f"{name} is too short: not one window of {prefix} + {suffix} tokens fits into its {len(text)} characters. "
-            "Use shorter windows (--prefix, --suffix) or a longer text."
-        )
-    job = Job(model, examples, schemes, tau, stop_early, near, batch_size)
-    check_job(job)
-    regions = None if within is None else [(start, end) for start, end in within]
-    manifest = manifest_of(
-        job,
-        Source(name=name, sha256=digest(text), characters=len(text)),
-        windows=Windows(prefix=prefix, suffix=suffix, stride=stride, within=regions),
-        dropped=dropped,
+    raise InputError(
+        f"{name} is too short: not one window of {size} fits into its {len(text)} characters. {shorter} or a longer "
+        "text."
     )
-    return complete(Path(out), manifest, {"text.txt": text.encode("utf-8", "surrogatepass")}, job, tell)

@@ -8,16 +8,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from rote.corpus.formats import Examples, as_examples
 from rote.errors import InputError
-from rote.extraction.near.search import Near
-from rote.extraction.verbatim import BatchSize
-from rote.jobs.engine import Job, check_job, complete, manifest_of
+from rote.extraction.near.options import NearIf
+from rote.jobs.engine import Job, check_job, complete, manifest_of, resumable, run_folder
 from rote.jobs.open import Run
-from rote.jobs.progress import Progress, quiet
-from rote.models.base import LogitModel
-from rote.scheme import Scheme
+from rote.models.base import ScoringModel
+from rote.options import TAU, Batch, Option, Out, StopEarly, Tau
+from rote.progress import Progress, quiet
+from rote.scheme import Scheme, Schemes, as_schemes
 from rote.store.files import digest, line
 from rote.store.manifest import Sampling, Source, SweptLengths
 from rote.store.run import StoredExample
@@ -25,31 +26,41 @@ from rote.tokens import Example
 
 
 def score(
-    examples: Sequence[Example],
-    model: LogitModel,
+    model: ScoringModel,
+    examples: Annotated[Examples, Option('JSONL: {"prefix": [ids], "suffix": [ids]} or {"text": "..."} a line.')],
     *,
-    out: str | Path,
-    name: str = "examples",
-    schemes: Sequence[Scheme] = (Scheme(),),
-    tau: float = 1e-3,
-    stop_early: bool = False,
-    near: Near | None = None,
-    batch_size: BatchSize = "auto",
+    prefix: Annotated[int | None, Option("Tokens of a text that are the prompt.", default="50")] = None,
+    suffix: Annotated[int | None, Option("Tokens of a text that must come back.", default="50")] = None,
+    schemes: Schemes = Scheme(),
+    tau: Tau = TAU,
+    stop_early: StopEarly = False,
+    near: NearIf = None,
+    batch_size: Batch = "auto",
+    name: str | None = None,
+    out: Out = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Score given examples and write a run folder, as `scan` does for windows."""
-    job = Job(model, examples, schemes, tau, stop_early, near, batch_size)
-    return score_examples(job, out=out, name=name, progress=progress)
+    """Score given examples and write a run folder, as `scan` does for windows.
+
+    `examples` are rote.Example, or dicts like the lines of a JSON-lines file, or the Path of such a file. `prefix` and
+    `suffix` say where a {"text": ...} is split, in tokens.
+    """
+    name = name or (examples.name if isinstance(examples, Path) else "examples")
+    folder = run_folder(out, name, model)
+    with resumable(folder):
+        given = as_examples(examples, model.tokenizer, prefix=prefix, suffix=suffix)
+        job = Job(model, given, as_schemes(schemes), tau, stop_early, near, batch_size)
+        return score_examples(job, folder=folder, name=name, tell=progress or quiet)
 
 
 def score_examples(
     job: Job,
     *,
-    out: str | Path,
+    folder: Path,
     name: str,
+    tell: Progress,
     sampling: Sampling | None = None,
     sweep: SweptLengths | None = None,
-    progress: Progress | None = None,
 ) -> Run:
     """The same, with what else decided these examples: how they were drawn, or which part of a sweep they are."""
     examples, tokenizer = job.examples, job.model.tokenizer
@@ -72,7 +83,7 @@ def score_examples(
         examples=len(examples),
     )
     manifest = manifest_of(job, source, sampling=sampling, sweep=sweep)
-    return complete(Path(out), manifest, {"examples.jsonl": lines}, job, progress or quiet)
+    return complete(folder, manifest, {"examples.jsonl": lines}, job, tell)
 
 
 def decoded_ends(tokenizer: Any, suffixes: Iterable[tuple[Sequence[int], str]]) -> Iterator[tuple[int, ...]]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
 
 from rote.analysis.quotes import best_window, occurrences, similar
-from rote.corpus.windows import windows
-from rote.errors import InputError, ModelError, RoteError
+from rote.corpus.windows import Windows, windows
+from rote.errors import InputError, ModelError, RoteError, argument
 from rote.jobs.compare import Side, open_sides
-from rote.models.tokenizer import load_tokenizer
+from rote.jobs.open import RunLike
 from rote.odds import at_least_once, queries_needed
+from rote.options import Option
 from rote.report.text.passage import NearOfPassage, PassageOfRun, ShownPassage, TokenOfPassage
 from rote.store.run import Passages
 from rote.store.table import Row
@@ -34,8 +34,16 @@ class Choice:
     why: str
 
 
-def passage(
-    folders: Sequence[str | Path], *, example: str | None = None, quote: str | None = None, at: int | None = None
+def show(
+    runs: Annotated[
+        RunLike | Sequence[RunLike], Option("Finished runs; several over the same passages go side by side.")
+    ],
+    *,
+    example: Annotated[str | None, Option("The passage's id: wSTART in a scan, else as given.")] = None,
+    quote: Annotated[str | None, Option("Words of the text: the window whose suffix holds most of them.")] = None,
+    at: Annotated[
+        int | None, Option("A character of the text, from 0: the likeliest window whose suffix covers it.")
+    ] = None,
 ) -> ShownPassage:
     """Everything that the runs store about one passage, ready for JSON. Give exactly one way to find it.
 
@@ -44,8 +52,8 @@ def passage(
     which window it is, and the others show the same.
     """
     if sum(way is not None for way in (example, quote, at)) != 1:
-        raise InputError("give exactly one of --example, --quote and --at.")
-    sides = open_sides(folders)
+        raise InputError(f"give exactly one of {argument('example')}, {argument('quote')} and {argument('at')}.")
+    sides = open_sides(runs)
     tables = {side.key: side.rows() for side in sides}
     rows = tables[sides[0].key]
     if example is None:  # look among the passages that every run has
@@ -78,10 +86,11 @@ def _by_id(side: Side, rows: pl.DataFrame, example: str) -> str:
 def _by_place(side: Side, rows: pl.DataFrame, texts: Passages, at: int) -> Choice:
     if texts.text is None:
         raise InputError(
-            f"{side.run.folder} is no scan of a text, so it has no character {at}; give --example or --quote."
+            f"{side.run.folder} is no scan of a text, so it has no character {at}; give {argument('example')} or "
+            f"{argument('quote')}."
         )
     if not 0 <= at < len(texts.text):
-        raise InputError(f"--at {at}: the text has characters 0 to {len(texts.text) - 1}.")
+        raise InputError(f"{argument('at', at)}: the text has characters 0 to {len(texts.text) - 1}.")
     best = best_window(rows, [(at, at + 1)])
     if best is None:
         raise InputError(f"no window's suffix covers character {at} of the text. {_near_by(rows, at)}")
@@ -93,17 +102,19 @@ def _near_by(rows: pl.DataFrame, at: int) -> str:
     """Which suffix comes nearest to a character that none covers."""
     away = pl.max_horizontal(pl.col("suffix_start") - at, at - pl.col("suffix_end") + 1)
     start, end = rows.sort(away, maintain_order=True).select("suffix_start", "suffix_end").row(0)
-    return f"The nearest suffix spans characters {start} to {end}; try --at {start if start > at else end - 1}."
+    return (
+        f"The nearest suffix spans characters {start} to {end}; try {argument('at', start if start > at else end - 1)}."
+    )
 
 
 def _by_quote(side: Side, rows: pl.DataFrame, texts: Passages, quote: str) -> Choice:
     if not quote.strip():
-        raise InputError("--quote is empty; give a few words of the text.")
+        raise InputError(f"{argument('quote')} is empty; give a few words of the text.")
     if texts.text is None:
         return _by_decoded_quote(side, rows, texts, quote)
     places = list(occurrences(texts.text, quote))
     if not places:
-        raise InputError(_not_found(side.manifest.source.name, quote, texts.text, "--at"))
+        raise InputError(_not_found(side.manifest.source.name, quote, texts.text, None))
     best = best_window(rows, places)
     if best is None:
         raise InputError(
@@ -133,7 +144,7 @@ def _by_decoded_quote(side: Side, rows: pl.DataFrame, texts: Passages, quote: st
         joined = {name: "".join(texts.decoded[name]) for name in rows["example_id"]}
         like = next((name for name, text in joined.items() if similar(text, quote)), None)
         where = f"example {like!r}" if like else side.manifest.source.name
-        raise InputError(_not_found(where, quote, joined[like] if like else "", f"--example {like}"))
+        raise InputError(_not_found(where, quote, joined[like] if like else "", like))
     held_words = "all" if best[0] == len(quote) else f"{best[0]:,}"
     why = f"Its suffix holds {held_words} of the quotation's {len(quote):,} characters"
     return Choice(chosen, f"{why}; {_of_ties(ties)}")
@@ -143,12 +154,12 @@ def _of_ties(ties: int) -> str:
     return "no other holds as much." if ties == 1 else f"of {ties:,} that hold as much, the likeliest."
 
 
-def _not_found(where: str, quote: str, text: str, option: str) -> str:
+def _not_found(where: str, quote: str, text: str, example: str | None) -> str:
     place = similar(text, quote)
     if place is None:
         return f"{where} does not contain {quote!r}; check the wording, or give fewer words."
     start, end = place
-    use = f"--at {start}" if option == "--at" else option
+    use = argument("at", start) if example is None else argument("example", example)
     return (
         f"{where} does not contain {quote!r} exactly as typed. At character {start} it has {text[start:end]!r}, which "
         f"differs only in white space, quotation marks, dashes or capitals: quote it like that, or use {use}."
@@ -219,6 +230,8 @@ def _tokens(side: Side, row: Row) -> tuple[list[int] | None, list[str] | None, s
     A scan stores no ids: the window is cut anew with the run's own tokenizer. Examples have theirs stored.
     """
     model = side.manifest.model
+    from rote.models.tokenizer import load_tokenizer
+
     ids = None if side.of.scanned else _stored_ids(side, row["example_id"])
     try:
         tokenizer = load_tokenizer(model.name, revision=model.revision, expected=model.tokenizer)
@@ -236,7 +249,7 @@ def _stored_ids(side: Side, example_id: str) -> tuple[list[int], list[int]]:
 def _cut_again(side: Side, row: Row, tokenizer: Any) -> tuple[list[int], list[int]]:
     text, sizes = side.run.text or "", side.of.windows
     rest = text[row["start"] :]
-    cut = windows(rest, tokenizer, prefix=sizes.prefix, suffix=sizes.suffix, stride=len(rest))
+    cut = windows(rest, tokenizer, Windows(sizes.prefix, sizes.suffix, len(rest)))
     if not cut or [cut[0].suffix_start, cut[0].suffix_end] != [
         row["suffix_start"] - row["start"],
         row["suffix_end"] - row["start"],

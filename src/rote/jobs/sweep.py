@@ -9,49 +9,124 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import polars as pl
 
 from rote.analysis.sweep import point, shortened
-from rote.errors import InputError
-from rote.extraction.verbatim import BatchSize
-from rote.jobs.engine import Job
+from rote.corpus.formats import Examples, Text, as_examples, as_text
+from rote.corpus.windows import Windows, windows
+from rote.errors import InputError, argument
+from rote.jobs.engine import Job, run_folder
 from rote.jobs.open import Run, Sweep
-from rote.jobs.progress import Progress, quiet
 from rote.jobs.score import score_examples
-from rote.models.base import LogitModel
-from rote.scheme import GREEDY, Scheme
+from rote.models.base import BUNDLED_TEXT, ScoringModel
+from rote.options import TAU, Batch, BatchSize, Option, Tau, numbers, whole
+from rote.progress import Progress, quiet, stopping
+from rote.scheme import FORM, GREEDY, Scheme, Schemes, as_schemes
 from rote.store.files import FORMAT
 from rote.store.manifest import SweptLengths
+from rote.store.open import open_run
 from rote.store.sweep import Lengths, Point, SweepResult, SweepSource, finish_sweep, part
 from rote.tokens import Example
 
+STRIDE = 100
+
 
 def sweep(
-    examples: Sequence[Example],
-    model: LogitModel,
+    model: ScoringModel,
+    source: Annotated[
+        Text | Examples, Option("A text, or examples as .jsonl.", default="the bundled text")
+    ] = BUNDLED_TEXT,
     *,
-    out: str | Path,
-    name: str = "examples",
-    schemes: Sequence[Scheme] = (Scheme(),),
-    prefixes: Sequence[int] | None = None,
-    suffixes: Sequence[int] | None = None,
-    tau: float = 1e-3,
-    batch_size: BatchSize = "auto",
+    schemes: Annotated[
+        Schemes | None, Option(f"Schemes to compare, {FORM}. Repeat it for more.", "--scheme", default="top_k=40")
+    ] = None,
+    prefixes: Annotated[
+        Sequence[int] | None,
+        Option("Prompt lengths in tokens, as in 10,25,50.", "--prefix", default="the examples'", parse=numbers),
+    ] = None,
+    suffixes: Annotated[
+        Sequence[int] | None,
+        Option("Suffix lengths in tokens, as in 10,25,50.", "--suffix", default="the examples'", parse=numbers),
+    ] = None,
+    stride: Annotated[
+        int | None, Option("Of a text: characters from one window to the next.", default=str(STRIDE))
+    ] = None,
+    tau: Tau = TAU,
+    batch_size: Batch = "auto",
+    name: str | None = None,
+    out: Annotated[Path | str | None, Option("Folder.", "--out/-o", default="runs/SOURCE-MODEL-sweep")] = None,
     progress: Progress | None = None,
 ) -> Sweep:
     """Rates at every scheme, prefix length and suffix length; also written to `out`, as sweep.json and report.html.
 
-    A shorter prefix is the end of an example's prefix, a shorter suffix the beginning of its suffix, so that all prefix
-    lengths ask for the same suffix. Lengths are in tokens; left out, they are the examples' own, which must then agree.
-    `out`/prefix-N is an ordinary run, which is continued if it is there already.
+    `source` is a text or the Path of one, or examples (a Path that ends in .jsonl holds some). A shorter prefix is the
+    end of an example's prefix, a shorter suffix the beginning of its suffix, so that all prefix lengths ask for the
+    same suffix. Lengths are in tokens; left out, they are the examples' own, which must then agree. `out`/prefix-N is
+    an ordinary run, which is continued if it is there already.
     """
+    if schemes is None and prefixes is None and suffixes is None:
+        raise InputError(
+            f"there is nothing to vary; give {argument('schemes')}, {argument('prefixes')} or {argument('suffixes')}."
+        )
+    asked, tell = as_schemes(Scheme() if schemes is None else schemes), progress or quiet
+    own, examples = _examples(model, source, prefixes, suffixes, stride, tell)
+    name = name or own
+    folder = Path(out) if out is not None else run_folder(None, name, model)
+    folder = folder if out is not None else folder.with_name(f"{folder.name}-sweep")
+    lengths = Lengths(prefix=_lengths(examples, "prefixes", prefixes), suffix=_lengths(examples, "suffixes", suffixes))
+    with stopping(lambda: _left(folder)):
+        points, last = _scored(model, examples, asked, lengths, tau, batch_size, folder, name, tell)
+    numbers_of = last.summary
+    result = SweepResult(
+        format=FORMAT,
+        kind="sweep",
+        model=numbers_of.model,
+        examples=numbers_of.examples,
+        tau=numbers_of.tau,
+        logit_tolerance=numbers_of.logit_tolerance,
+        versions=numbers_of.versions,
+        source=SweepSource(name=name),
+        lengths=lengths,
+        points=points,
+    )
+    finish_sweep(folder, result)
+    made = Sweep(folder)
+    made.report(progress=progress)
+    return made
+
+
+def _examples(
+    model: ScoringModel, source: Text | Examples, prefixes: Sequence[int] | None, suffixes: Sequence[int] | None,
+    stride: int | None, tell: Progress,
+) -> tuple[str, list[Example]]:  # fmt: skip
+    """A name for the source, and its examples: given ones, or windows of a text with the longest lengths asked for."""
+    longest = [None if lengths is None else max(lengths, default=0) for lengths in (prefixes, suffixes)]
+    if isinstance(source, str) or (isinstance(source, Path) and source.suffix != ".jsonl"):
+        text, name = as_text(source, "source")
+        usual = Windows()
+        cut = Windows(longest[0] or usual.prefix, longest[1] or usual.suffix, STRIDE if stride is None else stride)
+        examples = windows(text, model.tokenizer, cut, progress=tell)
+        if not examples:
+            raise InputError(f"{name} is too short for windows of these lengths; use shorter ones.")
+        return name, examples
+    if stride is not None:
+        raise InputError(f"{argument('stride')} is for a text; examples are used as they are.")
+    name = source.name if isinstance(source, Path) else "examples"
+    examples = as_examples(source, model.tokenizer, prefix=longest[0], suffix=longest[1], longer=True)
     if not examples:
         raise InputError(f"{name} holds no examples.")
-    lengths = Lengths(prefix=_lengths(examples, "prefix", prefixes), suffix=_lengths(examples, "suffix", suffixes))
-    longest = lengths.suffix[-1]
-    tell = progress or quiet
-    total = len(lengths.prefix) * len(examples)
+    return name, examples
+
+
+def _scored(
+    model: ScoringModel, examples: Sequence[Example], schemes: Sequence[Scheme], lengths: Lengths, tau: float,
+    batch_size: BatchSize, folder: Path, name: str, tell: Progress,
+) -> tuple[list[Point], Run]:  # fmt: skip
+    """A run for each prefix length: the points that all of them give, and the last run."""
+    total, longest = len(lengths.prefix) * len(examples), lengths.suffix[-1]
+    every = [*schemes, *([] if GREEDY in schemes else [GREEDY])]
     points: list[Point] = []
     for number, prefix in enumerate(lengths.prefix):
 
@@ -59,32 +134,22 @@ def sweep(
             tell(what, before + done, total)
 
         cut = [_cut(example, prefix, longest) for example in examples]
-        every = [*schemes, *([] if GREEDY in schemes else [GREEDY])]
         run = score_examples(
             Job(model, cut, every, tau, stop_early=False, near=None, batch_size=batch_size),
-            out=Path(out) / part(prefix),
+            folder=folder / part(prefix),
             name=name,
             sweep=SweptLengths(prefix=prefix, suffix=longest),
-            progress=on,
+            tell=on,
         )
         points += _points(run, [str(scheme) for scheme in schemes], prefix, lengths.suffix)
-    last = run.summary
-    result = SweepResult(
-        format=FORMAT,
-        kind="sweep",
-        model=last.model,
-        examples=last.examples,
-        tau=last.tau,
-        logit_tolerance=last.logit_tolerance,
-        versions=last.versions,
-        source=SweepSource(name=name),
-        lengths=lengths,
-        points=points,
-    )
-    finish_sweep(Path(out), result)
-    made = Sweep(Path(out))
-    made.report()
-    return made
+    return points, run
+
+
+def _left(folder: Path) -> str:
+    """How far every part of a sweep has come."""
+    parts = sorted(path.parent for path in folder.glob("prefix-*/manifest.json"))
+    stored = "; ".join(f"{part.name}: {open_run(part).progress()}" for part in parts) or "nothing stored yet"
+    return f"{stored} in {folder}. Run the same command again to go on."
 
 
 def _points(run: Run, schemes: Sequence[str], prefix: int, suffixes: Sequence[int]) -> list[Point]:
@@ -102,22 +167,24 @@ def _points(run: Run, schemes: Sequence[str], prefix: int, suffixes: Sequence[in
     return points
 
 
-def _lengths(examples: Sequence[Example], of: str, asked: Sequence[int] | None) -> list[int]:
+def _lengths(examples: Sequence[Example], option: str, asked: Sequence[int] | None) -> list[int]:
     """The lengths to sweep, ascending, once each; every example must be long enough for the longest."""
+    of = option.removesuffix("es")
     own = [len(getattr(example, of)) for example in examples]
     if asked is None:
         if min(own) != max(own):
             raise InputError(
-                f"the examples' {of}es have from {min(own)} to {max(own)} tokens; say which lengths to compare: "
-                f"--{of} with up to {min(own)}."
+                f"the examples' {option} have from {min(own)} to {max(own)} tokens; say which lengths to compare: "
+                f"{argument(option)} with up to {min(own)}."
             )
         return [own[0]]
-    if not asked or min(asked) < 1:
-        raise InputError(f"--{of}: lengths are whole numbers of at least 1.")
+    if not asked or not all(whole(length) and length >= 1 for length in asked):
+        raise InputError(f"{argument(option)}: lengths are whole numbers of at least 1, not {list(asked)}.")
     if max(asked) > min(own):
         short = examples[own.index(min(own))]
         raise InputError(
-            f"example {short.id!r} has a {of} of {min(own)} tokens, fewer than {max(asked)}; give --{of} up to that."
+            f"example {short.id!r} has a {of} of {min(own)} tokens, fewer than {max(asked)}; give {argument(option)} "
+            "up to that."
         )
     return sorted(set(asked))
 

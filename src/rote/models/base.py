@@ -1,24 +1,55 @@
-"""What extraction needs of a model, as a type, and `load`."""
+"""What a model can do, as types; how it is loaded; and `load`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
-from torch import Tensor
-
-from rote.models.memory import Memory
+from rote.errors import InputError, argument
+from rote.options import Option, require_known, require_whole
 from rote.scheme import Scheme
-from rote.tokens import BosPolicy
+from rote.tokens import BosPolicy, Example
+
+if TYPE_CHECKING:  # what is read of models here needs no torch
+    from torch import Tensor
+
+    from rote.decoding import TargetScores
+    from rote.models.memory import Memory
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """How a model is loaded.
+
+    `dtype="auto"`: float32 on the CPU; on a GPU the checkpoint's own 16-bit type, or bfloat16. `bos="auto"` puts the
+    tokenizer's BOS before every prefix if it has one. `device_map` spreads a large model over devices (accelerate).
+    `threads`: those of the processor; what is left to torch may change with what else runs on the machine.
+    `compile="auto"` compiles the layers on CUDA, where Triton is installed.
+    """
+
+    device: Annotated[str, Option("auto, cpu, cuda, cuda:N or mps.")] = "auto"
+    dtype: Annotated[Dtype, Option("What the model computes in.")] = "auto"
+    device_map: Annotated[str | Mapping[str, Any] | None, Option("Spread a large model over devices: auto.")] = None
+    revision: Annotated[str | None, Option("Revision of a hub model.")] = None
+    bos: Annotated[BosPolicy, Option("BOS before every prefix; auto: if the tokenizer has one.")] = "auto"
+    threads: Annotated[int | None, Option("Processor threads.", default="torch's choice")] = None
+    compile: bool | Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        require_known("dtype", self.dtype, get_args(Dtype))
+        require_known("bos", self.bos, get_args(BosPolicy))
+        if self.threads is not None:
+            require_whole("threads", self.threads)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelIdentity:
-    """Everything about a model that decides a number."""
+    """Everything about a model that decides a number; the fingerprint is a hash of the weights on any device."""
 
     name: str
     revision: str | None
@@ -33,13 +64,8 @@ class ModelIdentity:
 
 
 @runtime_checkable
-class LogitModel(Protocol):
-    """Next-token logits for given token ids, in two halves so that only the positions that matter pay for the head.
-
-    `hidden` maps right-padded token ids [batch, length] to one state per position; since each position depends only on
-    the ones before it, padding on the right changes nothing. `head` maps chosen states [rows, size] to logits
-    [rows, vocabulary].
-    """
+class TokenModel(Protocol):
+    """What every source of a model tells about it, whatever it can do."""
 
     @property
     def tokenizer(self) -> Any: ...
@@ -56,28 +82,42 @@ class LogitModel(Protocol):
         """The most positions the model takes, BOS included; None: unlimited."""
 
     @property
-    def batch_tokens(self) -> int:
-        """How many positions to feed at once when the caller leaves it to us."""
-
-    @property
     def logit_tolerance(self) -> float:
         """How far two correct computations of one logit may differ (other batch-mates, other lengths)."""
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the weights, the same on any device and in any dtype."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What there was to warn of when the model was loaded: runs made with it say so too."""
 
+    def identity(self) -> ModelIdentity:
+        """Everything about the model that decides a number: name, revision, weights, dtype, tokenizer, BOS."""
+
+
+@runtime_checkable
+class SuffixScorer(TokenModel, Protocol):
+    """It says how likely given suffixes are, and nothing about other tokens: enough for p_z, scans and rates."""
+
+    def score_suffixes(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> Iterator[TargetScores]:
+        """For each example, in order: its suffix tokens' scores under every scheme, exact and on the CPU."""
+
+
+@runtime_checkable
+class LogitModel(TokenModel, Protocol):
+    """Next-token logits for given token ids, in two halves so that only the positions that matter pay for the head.
+
+    `hidden` maps right-padded token ids [batch, length] to one state per position; since each position depends only on
+    the ones before it, padding on the right changes nothing. `head` maps chosen states [rows, size] to logits
+    [rows, vocabulary]. Near-verbatim searches and reconstruction need it; scores follow from it.
+    """
+
+    @property
+    def batch_tokens(self) -> int:
+        """How many positions to feed at once when the caller leaves it to us."""
+
     @property
     def compiled(self) -> bool: ...
     @property
     def device(self) -> Any: ...
-    def identity(self) -> ModelIdentity:
-        """Everything about the model that decides a number: name, revision, weights, dtype, tokenizer, BOS."""
-
     def hidden(self, tokens: Tensor) -> Tensor: ...
     def head(self, hidden: Tensor) -> Tensor: ...
     @property
@@ -89,35 +129,51 @@ class LogitModel(Protocol):
 
 
 @runtime_checkable
-class GeneratingModel(LogitModel, Protocol):
-    """A model that also generates by itself, apart from anything Rote computes with its logits."""
+class GeneratingModel(TokenModel, Protocol):
+    """It generates by itself, apart from anything Rote computes: enough for an outside check."""
 
-    def generate(self, prompts: Tensor, *, length: int, scheme: Scheme) -> Tensor:
-        """Prompts [rows, tokens] and what the model's own library goes on with, padded behind EOS."""
+    def generate(
+        self, prompt: Sequence[int], scheme: Scheme, *, length: int, samples: int, seed: int
+    ) -> Iterator[tuple[int, ...]]:
+        """`samples` independent outputs of `length` tokens, or ended by EOS, which is then the last token.
 
+        `prompt` has its BOS already. The same seed gives the same outputs on the same kind of machine.
+        """
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """It answers messages, and that is all that is known of it."""
+
+    def answer(self, messages: Sequence[Mapping[str, str]], *, temperature: float, tokens: int, seed: int) -> str:
+        """What it says to `[{"role": "user", "content": "..."}]`, in at most so many tokens."""
+
+
+ScoringModel = LogitModel | SuffixScorer
+"""What p_z can be computed with."""
 
 BUNDLED = Path(__file__).parent.parent / "data" / "model"
 BUNDLED_TEXT = Path(__file__).parent.parent / "data" / "alice.txt"
 
+SOURCES = {"hf": "rote.models.huggingface:load_huggingface"}
+"""Where models come from, by the prefix of their names: the function that loads one, given the name after it."""
+
 
 def load(
-    name: str | Path,
-    *,
-    device: str = "auto",
-    dtype: Dtype = "auto",
-    revision: str | None = None,
-    bos: BosPolicy = "auto",
-    device_map: str | Mapping[str, Any] | None = None,
-    compile: bool | Literal["auto"] = "auto",
+    name: Annotated[str | Path, Option("Model folder, hub id, .gguf file, or 'bundled'.", "--model/-m")],
+    options: ModelOptions = ModelOptions(),
 ) -> LogitModel:
     """Load a causal language model: a Hugging Face folder or hub id, a GGUF file, or "bundled".
 
-    `dtype="auto"`: float32 on the CPU; on a GPU the checkpoint's own 16-bit type, or bfloat16. `bos="auto"` puts the
-    tokenizer's BOS before every prefix if it has one. `device_map` spreads a large model over devices (accelerate).
-    `compile="auto"` compiles the layers on CUDA, where Triton is installed.
+    A prefix says where it comes from: `hf:NAME`, which is also what a name without one means.
     """
-    from rote.models.huggingface import load_huggingface
-
-    return load_huggingface(
-        name, device=device, dtype=dtype, revision=revision, bos=bos, device_map=device_map, compile=compile
-    )
+    source, separator, rest = str(name).partition(":")
+    known = not separator or Path(name).exists() or len(source) == 1  # a path of its own, or a drive's letter
+    if not known and source not in SOURCES:
+        raise InputError(
+            f"there is no source of models called {source!r}, as {argument('model')} {str(name)!r} asks for; there is "
+            f"{', '.join(SOURCES)}. A model folder, .gguf file or hub id needs no prefix."
+        )
+    module, function = SOURCES["hf" if known else source].split(":")
+    loader: Callable[[str | Path, ModelOptions], LogitModel] = getattr(import_module(module), function)
+    return loader(name if known else rest, options)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 from transformers import GenerationConfig
 
-from rote.errors import InputError, ModelError, RoteError
-from rote.models.base import BUNDLED, Dtype, ModelIdentity
+from rote.errors import InputError, ModelError, RoteError, argument
+from rote.models.base import BUNDLED, Dtype, ModelIdentity, ModelOptions
+from rote.models.fingerprint import fingerprint, tokenizer_hash, weight_files
 from rote.models.memory import KeyMemory, Memory, Replay, position_bytes, remembers
+from rote.options import require_known
 from rote.scheme import Scheme
 from rote.tokens import BosPolicy
 
 LOGIT_TOLERANCE = {torch.float32: 5e-4, torch.float16: 0.1, torch.bfloat16: 0.5}
 """Measured with `benchmarks/tolerance.py`, rounded up: see docs/numerics.md."""
+
+GENERATED_AT_ONCE = 1024
 
 
 class HuggingFaceModel:
@@ -113,16 +116,27 @@ class HuggingFaceModel:
         return logits
 
     @torch.inference_mode()
-    def generate(self, prompts: Tensor, *, length: int, scheme: Scheme) -> Tensor:
+    def generate(
+        self, prompt: Sequence[int], scheme: Scheme, *, length: int, samples: int, seed: int
+    ) -> Iterator[tuple[int, ...]]:
+        """With transformers' own sampler, in batches, as they are made."""
         draw: dict[str, Any] = {"do_sample": True, "temperature": scheme.temperature, "top_k": scheme.top_k or 0}
         draw |= {"top_p": scheme.top_p or 1.0, "min_p": scheme.min_p}
         ends = {"max_new_tokens": length, "eos_token_id": sorted(self.eos_ids) or None, "pad_token_id": 0}
         settings = GenerationConfig(**ends, **({} if scheme.greedy else draw))
-        own, self._model.generation_config = self._model.generation_config, settings  # else its own would be mixed in
-        try:
-            return self._model.generate(prompts, attention_mask=torch.ones_like(prompts))  # type: ignore[no-any-return]
-        finally:
-            self._model.generation_config = own
+        rows = max(1, min(samples, GENERATED_AT_ONCE, self.memory_positions // (len(prompt) + length)))
+        for batch, first in enumerate(range(0, samples, rows)):
+            prompts = torch.tensor([prompt], device=self.device).expand(min(rows, samples - first), -1)
+            own, self._model.generation_config = self._model.generation_config, settings  # else it would be mixed in
+            try:
+                with torch.random.fork_rng([] if self.device.type == "cpu" else [self.device]):
+                    torch.manual_seed(seed * 2**20 + batch)
+                    written = self._model.generate(prompts, attention_mask=torch.ones_like(prompts))
+            finally:
+                self._model.generation_config = own
+            for row in written[:, len(prompt) :].tolist():
+                end = next((i for i, token in enumerate(row) if token in self.eos_ids), len(row) - 1)
+                yield tuple(row[: end + 1])  # behind EOS there is only padding
 
     @property
     def memory_positions(self) -> int:
@@ -201,48 +215,42 @@ class HuggingFaceModel:
         return False
 
 
-def load_huggingface(
-    name: str | Path,
-    *,
-    device: str,
-    dtype: Dtype,
-    revision: str | None,
-    bos: BosPolicy,
-    device_map: str | Mapping[str, Any] | None,
-    compile: bool | Literal["auto"],
-) -> HuggingFaceModel:
+def load_huggingface(name: str | Path, options: ModelOptions) -> HuggingFaceModel:
     import transformers
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     transformers.utils.logging.disable_progress_bar()
-    chosen = torch.device(_pick_device(device))
-    source, options = source_of(name)
-    if revision is not None:
-        options["revision"] = revision
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    chosen = torch.device(_pick_device(options.device))
+    source, given = source_of(name)
+    if options.revision is not None:
+        given["revision"] = options.revision
     try:
-        config = _config(source, options)
-        kind = _pick_dtype(dtype, chosen, config)
-        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        config = _config(source, given)
+        kind = _pick_dtype(options.dtype, chosen, config)
+        tokenizer = AutoTokenizer.from_pretrained(source, **given)
         model, loading = AutoModelForCausalLM.from_pretrained(  # given its config, it need not parse a GGUF file for it
-            source, config=config, dtype=kind, device_map=device_map, output_loading_info=True, **options
+            source, config=config, dtype=kind, device_map=options.device_map, output_loading_info=True, **given
         )
     except RoteError:
         raise
     except Exception as error:  # whatever a damaged file makes transformers, safetensors or tokenizers raise
         raise ModelError(_why_not_loaded(name, error)) from error
     _refuse_missing(loading["missing_keys"], name)
-    if "gguf_file" in options:
+    if "gguf_file" in given:
         model.hf_quantizer = None
-    if device_map is None:
+    if options.device_map is None:
         model = model.to(chosen)
+    triton = chosen.type == "cuda" and find_spec("triton") is not None
     return HuggingFaceModel(
         model,
         tokenizer,
         name=str(name),
-        revision=revision,
-        fingerprint=fingerprint(weight_files(source, options)),
-        bos=bos,
-        compile=chosen.type == "cuda" and find_spec("triton") is not None if compile == "auto" else compile,
+        revision=options.revision,
+        fingerprint=fingerprint(weight_files(source, given)),
+        bos=options.bos,
+        compile=triton if options.compile == "auto" else options.compile,
     )
 
 
@@ -293,22 +301,28 @@ def _pick_device(device: str) -> str:
             return "cuda"
         return "mps" if torch.backends.mps.is_available() else "cpu"
     if not re.fullmatch(r"cpu|cuda(:\d+)?|mps", device):
-        raise InputError(f"unknown device {device!r}; use auto, cpu, cuda, cuda:N or mps.")
+        raise InputError(f"there is no {argument('device')} {device!r}; choose auto, cpu, cuda, cuda:N or mps.")
     kind, _, index = device.partition(":")
     if kind == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device {device!r} was asked for, but torch sees no CUDA GPU here; use --device cpu.")
+        raise InputError(
+            f"{argument('device', device)} was asked for, but torch sees no CUDA GPU here; use "
+            f"{argument('device', 'cpu')}."
+        )
     if index and int(index) >= torch.cuda.device_count():
         last = torch.cuda.device_count() - 1
-        raise InputError(f"device {device!r} was asked for, but the last GPU that torch sees here is cuda:{last}.")
+        raise InputError(
+            f"{argument('device', device)} was asked for, but the last GPU that torch sees here is cuda:{last}."
+        )
     if kind == "mps" and not torch.backends.mps.is_available():
-        raise InputError("device 'mps' was asked for, but torch sees no Apple GPU here; use --device cpu.")
+        raise InputError(
+            f"{argument('device', device)} was asked for, but torch sees no Apple GPU here; use "
+            f"{argument('device', 'cpu')}."
+        )
     return device
 
 
 def _pick_dtype(dtype: Dtype, device: torch.device, config: Any) -> torch.dtype:
     if dtype != "auto":
-        if dtype not in ("float32", "bfloat16", "float16"):
-            raise InputError(f"unknown dtype {dtype!r}; use auto, float32, bfloat16 or float16.")
         return getattr(torch, dtype)  # type: ignore[no-any-return]
     if device.type == "cpu":
         return torch.float32
@@ -317,11 +331,13 @@ def _pick_dtype(dtype: Dtype, device: torch.device, config: Any) -> torch.dtype:
 
 
 def _resolve_bos(tokenizer: Any, policy: BosPolicy, name: str) -> int | None:
-    if policy not in ("auto", "always", "never"):
-        raise InputError(f"unknown BOS policy {policy!r}; use auto, always or never.")
+    require_known("bos", policy, get_args(BosPolicy))
     own = getattr(tokenizer, "bos_token_id", None)
     if policy == "always" and own is None:
-        raise InputError(f"bos='always', but the tokenizer of {name} has no BOS token; use bos='auto' or 'never'.")
+        raise InputError(
+            f"{argument('bos', 'always')}, but the tokenizer of {name} has no BOS token; use {argument('bos', 'auto')} "
+            "or never."
+        )
     return None if policy == "never" or own is None else int(own)
 
 
@@ -353,47 +369,3 @@ def _layers(base: nn.Module) -> list[nn.Module]:
     """The decoder's layers: the longest list of modules in it."""
     lists = [m for m in base.modules() if isinstance(m, nn.ModuleList)]
     return list(max(lists, key=len, default=[]))
-
-
-def weight_files(source: str, options: Mapping[str, Any]) -> list[Path]:
-    if "gguf_file" in options:
-        return [Path(source) / options["gguf_file"]]
-    folder = Path(source)
-    if not folder.is_dir():  # a hub id: the snapshot in the local cache that was just loaded
-        from transformers.utils.hub import cached_file
-
-        folder = Path(str(cached_file(source, "config.json", **options))).parent
-    for pattern in ("*.safetensors", "*.bin"):
-        if files := sorted(folder.glob(pattern)):
-            return files
-    return []
-
-
-def fingerprint(files: list[Path]) -> str:
-    """A hash of the weights that costs little and does not depend on device or dtype.
-
-    Files up to 64 MiB are hashed whole; of larger ones the size, the first MiB (names, shapes and offsets of all
-    tensors) and 4 KiB of every MiB. It changes with any training step; it could miss an edit of a few weights.
-    """
-    mebi = 1 << 20
-    digest = hashlib.blake2b(digest_size=16)
-    for path in files:
-        size = path.stat().st_size
-        digest.update(f"{path.suffix} {size}\n".encode())
-        with path.open("rb") as source:
-            if size <= 64 * mebi:
-                digest.update(source.read())
-                continue
-            digest.update(source.read(mebi))
-            for offset in range(mebi, size, mebi):
-                source.seek(offset)
-                digest.update(source.read(4096))
-    return digest.hexdigest()
-
-
-def tokenizer_hash(tokenizer: Any) -> str | None:
-    if tokenizer is None:
-        return None
-    backend: Callable[[], str] | None = getattr(getattr(tokenizer, "backend_tokenizer", None), "to_str", None)
-    text = backend() if backend else repr(sorted(tokenizer.get_vocab().items()))
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

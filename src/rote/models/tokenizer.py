@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rote.errors import ModelError, RoteError
-from rote.models.huggingface import source_of, tokenizer_hash
+from rote.models.fingerprint import tokenizer_hash
+from rote.models.huggingface import source_of
 
 
 def load_tokenizer(name: str, *, revision: str | None = None, expected: str | None = None) -> Any:

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import polars as pl
 
-from rote.errors import RunError
+from rote.errors import RunError, argument
 from rote.store.files import make_folder, pretty, read_declared, write_whole
-from rote.store.manifest import NearSearch, Source, Windows
+from rote.store.manifest import NearSearch, ScannedWindows, Source
 from rote.store.summary import Coverage, NearRate, Rates, Share
 
 
@@ -203,7 +203,7 @@ class ComparisonResult:
     format: int
     kind: Literal["scan", "score"]
     source: Source
-    windows: Windows | None
+    windows: ScannedWindows | None
     tau: float
     top: int
     runs: list[ComparedRun]
@@ -236,7 +236,7 @@ class ComparisonResult:
 def write_comparison(folder: Path, result: ComparisonResult, table: pl.DataFrame) -> None:
     """Write comparison.json, and the table of differences as Parquet and as CSV."""
     if (folder / "manifest.json").exists():
-        raise RunError(f"{folder} holds a run; choose another --out for the comparison.")
+        raise RunError(f"{folder} holds a run; choose another {argument('out')} for the comparison.")
     make_folder(folder)
     for suffix, writer in ((".parquet", table.write_parquet), (".csv", table.write_csv)):
         buffer = io.BytesIO()

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
-from rote.errors import InputError, RunError
+from rote.errors import InputError, RunError, argument
 
 FORMAT = 4
 """Of every JSON file that Rote writes; one that differs in it is refused, not guessed at."""
@@ -55,9 +55,13 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"cannot make the folder {folder}: {error.strerror}. Choose another --out.") from error
+        raise RunError(
+            f"cannot make the folder {folder}: {error.strerror}. Choose another {argument('out')}."
+        ) from error
     if not os.access(folder, os.W_OK):
-        raise RunError(f"the folder {folder} is not writable. Choose another --out or mend its permissions.")
+        raise RunError(
+            f"the folder {folder} is not writable. Choose another {argument('out')} or mend its permissions."
+        )
 
 
 @contextmanager
@@ -72,14 +76,20 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         lock = (folder / ".lock").open("w")
     except OSError as error:
-        raise RunError(f"cannot write {folder / '.lock'}: {error.strerror}. Choose another --out.") from error
+        raise RunError(
+            f"cannot write {folder / '.lock'}: {error.strerror}. Choose another {argument('out')}."
+        ) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise RunError(f"another rote process is writing {folder}; wait for it or choose another --out.") from error
+            raise RunError(
+                f"another rote process is writing {folder}; wait for it or choose another {argument('out')}."
+            ) from error
         except OSError as error:
-            raise RunError(f"cannot lock {folder}: {error.strerror}. Choose an --out on a local disk.") from error
+            raise RunError(
+                f"cannot lock {folder}: {error.strerror}. Choose an {argument('out')} on a local disk."
+            ) from error
         yield
 
 

@@ -10,10 +10,11 @@ from importlib.metadata import version
 from typing import Any, Literal
 
 import rote
-from rote.corpus.sampling import Drawn
-from rote.errors import RunError
-from rote.extraction.near.search import Near
-from rote.extraction.text.reconstruct import Writing
+from rote.corpus.sampling import Draw, Drawn
+from rote.corpus.windows import Windows
+from rote.errors import RunError, argument
+from rote.extraction.near.options import Near
+from rote.extraction.text.writing import Plan
 from rote.models.base import ModelIdentity
 from rote.store.files import plain
 
@@ -36,7 +37,7 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Windows:
+class ScannedWindows(Windows):
     """How a text was cut; `within`: the [start, end) regions in which windows had to start, where they were chosen."""
 
     prefix: int
@@ -53,6 +54,9 @@ class NearSearch(Near):
     samples: int | None
     memory_positions: int
 
+    def __post_init__(self) -> None:
+        """What was searched is told as it was, idle options and all."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SampledCorpus:
@@ -64,8 +68,8 @@ class SampledCorpus:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """How examples were drawn: the options of `rote rate`, and the corpora by their roles, main and held-out."""
+class Sampling(Draw):
+    """How examples were drawn, and the corpora by their roles, main and held-out."""
 
     documents: int | None
     examples: int
@@ -94,7 +98,7 @@ class Manifest:
     created: str
     source: Source
     model: ModelIdentity
-    windows: Windows | None = None
+    windows: ScannedWindows | None = None
     dropped: int
     schemes: list[str]
     tau: float
@@ -110,7 +114,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReconstructionManifest(Writing):
+class ReconstructionManifest(Plan):
     """Of a text that a model wrote on: how, from which seed of so many tokens."""
 
     format: int
@@ -120,6 +124,9 @@ class ReconstructionManifest(Writing):
     model: ModelIdentity
     seed_tokens: int
     versions: dict[str, str]
+
+    def __post_init__(self) -> None:
+        """What was written is told as it was, idle options and all."""
 
 
 def now() -> str:
@@ -155,7 +162,7 @@ def refuse_if_different(stored: Mapping[str, Any], asked: Manifest | Reconstruct
         raise RunError(
             f"{folder} holds a run that was made differently, so its numbers cannot be continued:\n  "
             + "\n  ".join(differing)
-            + "\nChoose another --out, or delete the folder to start anew."
+            + f"\nChoose another {argument('out')}, or delete the folder to start anew."
         )
 
 

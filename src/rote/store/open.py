@@ -14,19 +14,23 @@ from rote.store.sweep import StoredSweep
 
 Holding = Literal["run", "sweep", "comparison", "reconstruction"]
 Stored = StoredRun | StoredSweep | StoredComparison | StoredReconstruction
+Folder = Stored | str | Path
+"""What a folder holds, opened, or the path of the folder."""
 
 
 def kind_of(folder: str | Path) -> Holding:
     """What a folder holds; a RunError where it is none of Rote's."""
     path = Path(folder)
     if not path.is_dir():
-        raise RunError(f"there is no folder {folder}; give the --out of a finished run.")
+        raise RunError(f"there is no folder {folder}; give the one that a finished run was written to.")
     if (path / "comparison.json").is_file():
         return "comparison"
     if (path / "sweep.json").is_file():
         return "sweep"
     if not (path / "manifest.json").is_file():
-        raise RunError(f"{folder} has no manifest.json, so it is not a run folder; give the --out of a rote scan.")
+        raise RunError(
+            f"{folder} has no manifest.json, so it is not a run folder; give the one that a rote scan was written to."
+        )
     return "reconstruction" if read_json(path / "manifest.json").get("kind") == "reconstruct" else "run"
 
 
@@ -57,3 +61,8 @@ def open_run(folder: str | Path) -> StoredRun:
     if kind == "comparison":
         raise RunError(f"{folder} holds a comparison, which has no scores of its own; give one of the runs it names.")
     raise RunError(f"{folder} holds a reconstruction, which has no scores; `rote report` shows it.")
+
+
+def as_stored(given: Folder) -> Stored:
+    """What a folder holds; what was opened already keeps what it has read."""
+    return open(given) if isinstance(given, str | Path) else given

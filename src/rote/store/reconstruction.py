@@ -11,8 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from rote.errors import RunError
-from rote.extraction.text.reconstruct import Chunk
+from rote.errors import RunError, argument
+from rote.extraction.text.writing import Chunk
 from rote.models.base import ModelIdentity
 from rote.store.files import declared, line, make_folder, pretty, read_declared, read_json, write_whole
 from rote.store.manifest import ReconstructionManifest, Source, refuse_if_different
@@ -212,7 +212,7 @@ def begin(folder: Path, manifest: ReconstructionManifest, seed: Seed) -> None:
             if (folder / name).exists():
                 raise RunError(
                     f"{folder / name} is there already and belongs to no reconstruction of this folder; "
-                    "choose another --out."
+                    f"choose another {argument('out')}."
                 )
         write_whole(folder / "seed.json", line(seed))
         write_whole(folder / "manifest.json", pretty(manifest))  # last: then the folder has all it needs

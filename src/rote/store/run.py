@@ -7,17 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from rote.errors import RunError
-from rote.extraction.verbatim import Verbatim
+from rote.errors import RunError, argument
 from rote.store.files import declared, digest, make_folder, pretty, read_declared, read_json, write_whole
-from rote.store.manifest import Manifest, NearSearch, Windows, refuse_if_different
+from rote.store.manifest import Manifest, NearSearch, ScannedWindows, refuse_if_different
 from rote.store.summary import Coverage, SchemeNumbers, Summary
 from rote.store.table import EMPTY, NearColumns, Row, ShardFacts, read_facts, read_shard, write_shard
 from rote.tokens import Example
+
+if TYPE_CHECKING:  # reading a run needs no torch
+    from rote.extraction.verbatim import Verbatim
 
 _AGAIN = "Run the command that made the run again to restore it."
 
@@ -78,7 +80,7 @@ class Finished:
         return self.numbers.coverage or {}
 
     @property
-    def windows(self) -> Windows:
+    def windows(self) -> ScannedWindows:
         """How a scan's text was cut."""
         assert self.manifest.windows is not None
         return self.manifest.windows
@@ -255,7 +257,9 @@ def _refuse_foreign(folder: Path, content: Mapping[str, bytes]) -> None:
         if path.exists() and not (path.is_file() and path.read_bytes() == data):
             foreign.append(path)
     if foreign:
-        raise RunError(f"{foreign[0]} is there already and belongs to no run of this folder; choose another --out.")
+        raise RunError(
+            f"{foreign[0]} is there already and belongs to no run of this folder; choose another {argument('out')}."
+        )
 
 
 def has_shard(folder: Path, index: int) -> bool:

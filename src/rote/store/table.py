@@ -6,16 +6,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rote.errors import RunError
-from rote.extraction.verbatim import Verbatim
 from rote.store.files import declared, plain, write_whole
 from rote.tokens import Example
+
+if TYPE_CHECKING:  # reading a run needs no torch
+    from rote.extraction.verbatim import Verbatim
 
 CANDIDATE = pa.struct(
     [

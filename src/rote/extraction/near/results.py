@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rote.extraction.near.distance import Distance, EosPolicy, levenshtein
+from rote.extraction.near.distance import levenshtein
+from rote.extraction.near.options import EosPolicy, Method, Until
 from rote.extraction.verbatim import Verbatim
 from rote.scheme import Scheme
 
 Verdict = Literal["extractable", "not extractable", "undecided"]
-Method = Literal["fork", "beam", "sample"]
-Until = Literal["budget", "decision", "worthwhile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class NearVerbatim:
     example_id: str
     scheme: Scheme
     method: Method
-    distance: Distance
+    distance: str
     tolerance: int
     eos: EosPolicy
     tau: float

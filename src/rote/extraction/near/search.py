@@ -5,124 +5,97 @@ from __future__ import annotations
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import get_args
 
 import numpy as np
 
-from rote.errors import InputError, ModelError
+from rote.corpus.formats import Examples, as_examples
+from rote.errors import InputError, ModelError, argument
 from rote.extraction.near.batches import Reader
-from rote.extraction.near.beam import Beams, Variant
-from rote.extraction.near.distance import Distance, EosPolicy, Metric, whole
+from rote.extraction.near.beam import Beams
+from rote.extraction.near.distance import Metric, metric_of
 from rote.extraction.near.fork import Forks, Search, first_cost
 from rote.extraction.near.montecarlo import Sampler, estimate
-from rote.extraction.near.results import Estimate, Goal, Method, NearVerbatim, Until
-from rote.extraction.verbatim import BatchSize, check, from_scores
+from rote.extraction.near.options import Near, Variant
+from rote.extraction.near.results import Estimate, Goal, NearVerbatim
+from rote.extraction.verbatim import check, from_scores
 from rote.models.base import LogitModel
 from rote.odds import wilson
+from rote.options import TAU, BatchSize
+from rote.progress import Progress, quiet
 from rote.scheme import GREEDY, Scheme
 from rote.tokens import Example
 
-WIDTH = 20  # of a beam, as published; the default budget is what it costs
 SAMPLES = 1000
 AT_ONCE = 256  # examples in flight, where memory allows
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
-    """What a run asks of `near_verbatim`, whose options these are."""
-
-    distance: Distance = "levenshtein"
-    tolerance: int = 5
-    method: Method = "fork"
-    budget: int | None = None
-    eos: EosPolicy = "stop"
-    gap: float = 0.0
-    until: Until = "budget"
-    variant: Variant = "closing"
-    width: int = WIDTH
-    samples: int | None = None
-    seed: int = 0
-
-
 def near_verbatim(
     model: LogitModel,
-    examples: Sequence[Example],
-    scheme: Scheme | None = None,
+    examples: Examples,
+    scheme: Scheme | str = Scheme(),
     *,
-    distance: Distance = "levenshtein",
-    tolerance: int = 5,
-    method: Method = "fork",
-    tau: float = 1e-3,
-    budget: int | None = None,
-    eos: EosPolicy = "stop",
-    gap: float = 0.0,
-    until: Until = "budget",
-    variant: Variant = "closing",
-    width: int = WIDTH,
-    samples: int | None = None,
-    seed: int = 0,
+    near: Near = Near(),
+    tau: float = TAU,
     candidates: int = 8,
     batch_size: BatchSize = "auto",
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[NearVerbatim]:
-    """Bound, for every example, the probability that one generation is within `tolerance` edits of the suffix.
+    """Bound, for every example, the probability that one generation is near the suffix; `near` says what that means.
 
-    `method`: "fork" (one teacher-forced pass gives bounds, forks tighten them), "beam" (`variant`, `width`) or "sample"
-    (Monte Carlo: unbiased, with an interval instead of bounds; `samples` of them, or as many as `budget` pays for).
-    `budget` is the most token evaluations per example, by default what a beam of `width` costs; a search ends earlier
-    once its bounds are `gap` apart, with `until="decision"` once it is certain whether `tau` is reached, and with
-    `until="worthwhile"` (fork) once nothing that is left promises to close a thousandth of tau. No search reads more
-    positions than the model's memory holds, whatever its budget. With "fork", `samples` adds an unbiased estimate:
-    samples drawn from what the search left open, on top of the budget. `batch_size` is the number of examples in
-    flight. `progress` is called with the number of examples newly done.
+    `tau` is the probability that counts as extraction. No search reads more positions than the model's memory holds,
+    whatever its budget. `candidates`: how many outputs are shown of each example. `batch_size` is the number of
+    examples in flight. `progress` counts examples as "scored".
     """
-    scheme = Scheme() if scheme is None else scheme
+    scheme = Scheme.parse(scheme) if isinstance(scheme, str) else scheme
     if not isinstance(scheme, Scheme):
         raise InputError(f"near_verbatim takes one scheme, a rote.Scheme, not {type(scheme).__name__}.")
-    options = Near(distance, tolerance, method, budget, eos, gap, until, variant, width, samples, seed)
+    examples = as_examples(examples, model.tokenizer)
     check(model, examples, [scheme], tau, batch_size)
-    check_near(model, examples, options)
+    check_near(model, examples, near)
     if candidates < 0:
-        raise InputError(f"candidates must be at least 0, not {candidates}.")
-    metric = Metric(distance, tolerance, eos, published=method == "beam" and variant != "closing")
+        raise InputError(f"{argument('candidates')} must be at least 0, not {candidates}.")
     if not examples:
         return []
+    published = near.method == "beam" and near.variant != "closing"
+    metric = metric_of(near.distance, near.tolerance, near.eos, published=published)
 
     def allowed(example: Example) -> int:
-        return len(example.prefix) + (len(example.suffix) - 1) * width if budget is None else budget
+        return len(example.prefix) + (len(example.suffix) - 1) * near.width if near.budget is None else near.budget
 
-    goal = Goal(tau, gap, until)
-    tell = progress or (lambda count: None)
+    goal = Goal(tau, near.gap, near.until)
+    tell = progress or quiet
     results: list[NearVerbatim | None] = [None] * len(examples)
-    if method == "sample":
-        count = samples or (SAMPLES if budget is None else _affordable(examples, budget))
-        finished = _sampled(model, examples, scheme, metric, tau, count, seed, batch_size)
-    elif method == "beam":
-        finished = _beams(model, examples, scheme, metric, goal, allowed, variant, width, candidates, batch_size)
+    if near.method == "sample":
+        count = near.samples or (SAMPLES if near.budget is None else _affordable(examples, near.budget))
+        finished = _sampled(model, examples, scheme, metric, tau, count, near.seed, batch_size)
+    elif near.method == "beam":
+        finished = _beams(
+            model, examples, scheme, metric, goal, allowed, near.variant, near.width, candidates, batch_size
+        )
     else:
-        finished = _forks(model, examples, scheme, metric, goal, allowed, samples or 0, seed, candidates, batch_size)
-    for index, result in finished:
+        finished = _forks(
+            model, examples, scheme, metric, goal, allowed, near.samples or 0, near.seed, candidates, batch_size
+        )
+    for done, (index, result) in enumerate(finished, 1):
         results[index] = result
-        tell(1)
-    done = [r for r in results if r is not None]
-    assert len(done) == len(examples)
-    return done
+        tell("scored", done, len(examples))
+    every = [r for r in results if r is not None]
+    assert len(every) == len(examples)
+    return every
 
 
 def greedy_distances(
-    model: LogitModel, examples: Sequence[Example], *, distance: Distance, tolerance: int, eos: EosPolicy,
-    batch_size: BatchSize = "auto",
-) -> list[int]:  # fmt: skip
+    model: LogitModel, examples: Sequence[Example], near: Near, *, batch_size: BatchSize = "auto"
+) -> list[int]:
     """How far from its suffix each example's greedy generation ends; tolerance + 1 stands for everything beyond.
 
     A beam of one: each generation is written token by token until it ends or cannot come near any more.
     """
-    results = near_verbatim(
-        model, examples, GREEDY, distance=distance, tolerance=tolerance, method="beam", variant="pruned", width=1,
-        eos=eos, batch_size=batch_size,
-    )  # fmt: skip
-    return [next((e for e, (lower, _) in enumerate(r.by_tolerance) if lower > 0.5), tolerance + 1) for r in results]
+    beam = Near(near.distance, near.tolerance, "beam", eos=near.eos, gap=0.0, until="budget", variant="pruned", width=1)
+    results = near_verbatim(model, examples, GREEDY, near=beam, batch_size=batch_size)
+    return [
+        next((e for e, (lower, _) in enumerate(r.by_tolerance) if lower > 0.5), near.tolerance + 1) for r in results
+    ]
 
 
 def _forks(
@@ -262,32 +235,21 @@ def _room(
 def check_near(model: LogitModel, examples: Sequence[Example], options: Near) -> None:
     """Refuse what cannot be searched before any work is done, naming it."""
     if str(model.device).startswith("mps"):
-        raise ModelError("near-verbatim searches add up in float64, which Apple GPUs lack; use device='cpu'.")
-    Metric(options.distance, options.tolerance, options.eos)
-    for name, known in (("method", get_args(Method)), ("until", get_args(Until)), ("variant", get_args(Variant))):
-        if getattr(options, name) not in known:
-            raise InputError(f"unknown {name} {getattr(options, name)!r}; use {', '.join(known)}.")
-    for name, least in (("budget", 0), ("width", 1), ("samples", 1), ("seed", 0)):
-        number = getattr(options, name)
-        if number is not None and (not whole(number) or number < least):
-            raise InputError(f"{name} must be a whole number of at least {least}, not {number!r}.")
-    if not 0 <= options.gap < 1:
-        raise InputError(f"gap must lie in [0, 1), not {options.gap}.")
-    if options.samples is not None and options.method == "beam":
-        raise InputError("samples go with method 'sample' or 'fork', not with 'beam'.")
-    if options.budget is not None and options.method == "sample":
-        if options.samples is not None:
-            raise InputError("method 'sample' takes a number of samples or a budget for them, not both.")
-        if examples and _affordable(examples, options.budget) < 1:
-            raise InputError(
-                f"a budget of {options.budget} token evaluations does not pay for one sample of every example."
-            )
+        raise ModelError(
+            f"near-verbatim searches add up in float64, which Apple GPUs lack; use {argument('device', 'cpu')}."
+        )
+    paid = options.method == "sample" and options.budget is not None and examples
+    if paid and _affordable(examples, options.budget or 0) < 1:
+        raise InputError(
+            f"{argument('budget', options.budget)}: so many token evaluations do not pay for one sample of every "
+            "example."
+        )
     for example in examples if options.eos != "ignore" else ():
         at = next((i for i, token in enumerate(example.suffix[:-1]) if token in model.eos_ids), None)
         if at is not None:
             raise InputError(
                 f"example {example.id!r} has EOS (token {example.suffix[at]}) at suffix position {at}, where a "
-                "generation would end; cut the suffix there or use the EOS policy 'ignore'."
+                f"generation would end; cut the suffix there, or use {argument('eos', 'ignore')}."
             )
     if options.budget is None or options.method == "sample":
         return

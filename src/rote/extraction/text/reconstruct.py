@@ -6,84 +6,21 @@ or put in another order.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from string import Formatter
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from rote.errors import InputError, ModelError
+from rote.errors import InputError, ModelError, argument
+from rote.extraction.passes import out_of_memory
 from rote.extraction.text.beams import BeamSearch, candidates
-from rote.extraction.verbatim import out_of_memory
+from rote.extraction.text.writing import Chunk, Plan, section_break
 from rote.models.base import LogitModel
 
-Context = Literal["sliding", "anchored"]
 Encoder = Callable[[str], Sequence[int]]
 CONTEXT = 3000
 """Tokens of a context and what is generated from it, where the model takes so many."""
-
-
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """How a text is written on.
-
-    `tokens`: how long it gets, seed included. Each step generates `step` tokens by beam search. Under the sliding
-    context each step reads the last `context_tokens` - `step` tokens anew. The anchored context keeps what it has read
-    and grows; only where `context_tokens` would not suffice, it starts again at the last half of them. A model's BOS
-    stands before every context and is not counted in it.
-
-    `section_break` takes the place of an EOS: a template with {number} or, in words, {words}, {Words} or {WORDS}, the
-    number of the section that begins. The seed is section 1; an EOS after `missed_after` tokens or more without one
-    counts for two, since a break was probably missed. None: the text ends with an EOS.
-    """
-
-    tokens: int
-    context_tokens: int
-    step: int = 50
-    beams: int = 8
-    length_penalty: float = 1.2
-    context: Context = "sliding"
-    section_break: str | None = "\n\nCHAPTER {WORDS}\n"
-    missed_after: int = 10_000
-
-    def __post_init__(self) -> None:
-        for name in ("tokens", "context_tokens", "step", "beams", "missed_after"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name.replace('_', ' ')} must be at least 1, not {getattr(self, name)}.")
-        if not math.isfinite(self.length_penalty):
-            raise InputError(f"the length penalty must be a finite number, not {self.length_penalty}.")
-        if self.context not in ("sliding", "anchored"):
-            raise InputError(f"unknown context {self.context!r}; use sliding or anchored.")
-        if self.context_tokens <= self.step:
-            raise InputError(
-                f"a context of {self.context_tokens} tokens leaves no room for a step of {self.step}; "
-                "use a longer context or shorter steps."
-            )
-        if self.section_break is not None:
-            section_break(self.section_break, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """One step: the tokens it adds to the text, and what they cost.
-
-    `start`: the token of the text that the context started at. `ended`: an EOS came, which is not among the tokens;
-    their last `break_tokens` are then the section break. `section`: the number of the section that the text is in
-    after the chunk. `since_end`: tokens since the last EOS. `token_evals`: positions fed, BOS not counted;
-    `sliding_evals`: what they would be under the sliding context.
-    """
-
-    start: int
-    tokens: tuple[int, ...]
-    ended: bool
-    break_tokens: int
-    section: int
-    since_end: int
-    token_evals: int
-    sliding_evals: int
 
 
 def longest_context(model: LogitModel) -> int:
@@ -91,23 +28,23 @@ def longest_context(model: LogitModel) -> int:
     return CONTEXT if model.context_length is None else min(CONTEXT, _room(model, model.context_length))
 
 
-def check_writing(model: LogitModel, seed: Sequence[int], writing: Writing) -> None:
+def check_writing(model: LogitModel, seed: Sequence[int], writing: Plan) -> None:
     """Refuse what this model cannot do."""
     if str(model.device).startswith("mps"):
-        raise ModelError("beams are added up in float64, which Apple GPUs lack; use device='cpu'.")
+        raise ModelError(f"beams are added up in float64, which Apple GPUs lack; use {argument('device', 'cpu')}.")
     if not seed:
-        raise InputError("the seed has no tokens; give the first sentences of the text.")
+        raise InputError(f"{argument('seed')} has no tokens; give the first sentences of the text.")
     if len(seed) >= writing.tokens:
         raise InputError(
             f"the seed has {len(seed)} tokens and the text is to have {writing.tokens}: there is nothing to generate. "
-            "Ask for more tokens or give a shorter seed."
+            f"Ask for more {argument('tokens')}, or give a shorter {argument('seed')}."
         )
     limit = model.context_length
     if limit is not None and writing.context_tokens > _room(model, limit):
         bos = "" if model.bos_id is None else ", one of them for BOS"
         raise InputError(
-            f"a context of {writing.context_tokens} tokens is longer than the model takes ({limit} positions{bos}); "
-            f"use at most {_room(model, limit)}."
+            f"{argument('context_tokens', writing.context_tokens)} is longer than the model takes ({limit} positions"
+            f"{bos}); use at most {_room(model, limit)}."
         )
 
 
@@ -116,7 +53,7 @@ def _room(model: LogitModel, limit: int) -> int:
 
 
 def write_on(
-    model: LogitModel, seed: Sequence[int], writing: Writing, encode: Encoder, *, done: Sequence[Chunk] = ()
+    model: LogitModel, seed: Sequence[int], writing: Plan, encode: Encoder, *, done: Sequence[Chunk] = ()
 ) -> Iterator[Chunk]:
     """The chunks after `done`, one by one, until the text is long enough or ends.
 
@@ -144,7 +81,7 @@ def write_on(
         yield last
 
 
-def _start(writing: Writing, before: int, length: int) -> int:
+def _start(writing: Plan, before: int, length: int) -> int:
     """Where the next context starts, `before` being where the last one did."""
     most = writing.context_tokens - writing.step
     if writing.context == "sliding":
@@ -152,7 +89,7 @@ def _start(writing: Writing, before: int, length: int) -> int:
     return before if length - before <= most else length - min(most, writing.context_tokens // 2)
 
 
-def _chunk(writing: Writing, output: Output, last: Chunk, start: int, length: int, read: int, encode: Encoder) -> Chunk:
+def _chunk(writing: Plan, output: Output, last: Chunk, start: int, length: int, read: int, encode: Encoder) -> Chunk:
     tokens, section = output.tokens, last.section
     since_end = last.since_end + len(tokens) + output.ended
     added: tuple[int, ...] = ()
@@ -184,7 +121,7 @@ class Output:
 class _Reader:
     """The model's memory: the context at the first entries, in order, the beams of a search behind it."""
 
-    def __init__(self, model: LogitModel, writing: Writing) -> None:
+    def __init__(self, model: LogitModel, writing: Plan) -> None:
         self.model, self.writing = model, writing
         self.bos = [] if model.bos_id is None else [model.bos_id]
         context = writing.context_tokens + 1
@@ -250,39 +187,3 @@ class _Reader:
             tree, seen = torch.cat([tree, place]), torch.cat([seen, itself], 1)
         tokens, ended = search.best()
         return Output(tokens, ended, used)
-
-
-_SMALL = [
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-]  # fmt: skip
-_TENS = ["zero", "ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-
-
-def in_words(number: int) -> str:
-    """Twenty-one, one hundred and five: below a million."""
-    if number < 20:
-        return _SMALL[number]
-    if number < 100:
-        rest = number % 10
-        return _TENS[number // 10] + (f"-{_SMALL[rest]}" if rest else "")
-    size, name = (100, "hundred") if number < 1000 else (1000, "thousand")
-    rest = number % size
-    link = " and " if rest < 100 else " "
-    return f"{in_words(number // size)} {name}" + (f"{link}{in_words(rest)}" if rest else "")
-
-
-def section_break(template: str, number: int) -> str:
-    """The template filled in."""
-    words = in_words(number)
-    fields = {"number": str(number), "words": words, "Words": words.title(), "WORDS": words.upper()}
-    try:
-        names = [name for _, name, _, _ in Formatter().parse(template) if name is not None]
-    except ValueError as error:
-        names = [str(error)]
-    if not template or any(name not in fields for name in names):
-        raise InputError(
-            f"the section break {template!r} is none: give text with {{number}}, {{words}}, {{Words}} or {{WORDS}} for "
-            "the section's number, or 'none' to end the text where the model ends it."
-        )
-    return template.format(**fields)

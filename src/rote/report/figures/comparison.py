@@ -45,7 +45,7 @@ COMPARISON_FIGURES = {
     "strips": "scans",
     "rates": "at least two runs",
     "prompts": "at least two runs",
-    "near-rates": "runs with a near-verbatim search (--near)",
+    "near-rates": "runs with a near-verbatim search",
     "coverage": "scans",
     "pair": "passages scored in full in two runs",
     "cost": "at least two runs",

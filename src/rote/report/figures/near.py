@@ -41,8 +41,8 @@ _FEW = 8  # distinct values that a violin needs; fewer are drawn as points
 _VIOLIN = 60  # places at which a violin's width is known
 
 NEAR_FIGURES = {
-    "tolerance": "a near-verbatim search (--near)",
-    **dict.fromkeys(("unlocked", "mass-gain", "shells", "shell-mass"), "a search (--near) that finds something"),
+    "tolerance": "a near-verbatim search",
+    **dict.fromkeys(("unlocked", "mass-gain", "shells", "shell-mass"), "a near-verbatim search that finds something"),
 }
 """Every figure of a near-verbatim search, and what it needs."""
 

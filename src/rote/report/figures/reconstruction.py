@@ -10,7 +10,7 @@ from rote.report.text import numbers
 from rote.store.manifest import ReconstructionManifest
 from rote.store.reconstruction import ReconstructionSummary
 
-RECONSTRUCTION_FIGURES = {"matches": "a true text to compare with (--truth)"}
+RECONSTRUCTION_FIGURES = {"matches": "a true text to compare with"}
 """Every figure that a reconstruction can have, and what it needs."""
 
 

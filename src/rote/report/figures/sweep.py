@@ -16,9 +16,9 @@ CHANCE = 0.5
 """The p of the curves against n."""
 
 SWEEP_FIGURES = {
-    "prefix": "several prompt lengths (--prefix)",
-    "suffix": "several suffix lengths (--suffix)",
-    "schemes": "several schemes (--scheme)",
+    "prefix": "several prompt lengths",
+    "suffix": "several suffix lengths",
+    "schemes": "several schemes",
     "prompts": "at least one scheme",
 }
 """Every figure that a sweep can have, and what it needs."""

@@ -16,7 +16,6 @@ import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rote.analysis.rates import log_prob_bounds
+from rote.progress import Progress, quiet
 from rote.report.text import numbers
 from rote.store.manifest import NearSearch
 
@@ -85,12 +85,12 @@ def pack(
     length: int | None,
     unit: str,
     beside: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = quiet,
 ) -> PackedPage:
     """Everything that the page's script needs of these runs.
 
-    `length`: characters of the text that they share. `beside`: bytes of the page that its text takes. `progress` is
-    called with how many rows are packed, and of how many.
+    `length`: characters of the text that they share. `beside`: bytes of the page that its text takes. `progress`
+    counts rows that are packed, as "page".
     """
     packed = PackedPage({"tau": tau, "length": length, "unit": unit, "runs": []})
     exact = sum(side.rows.height * (3 if side.near else 1) for side in sides) <= EXACT
@@ -113,15 +113,13 @@ def pack(
     left, total = PAGE - beside - sum(map(len, packed.blobs.values())), sum(side.rows.height for side in sides)
     before = 0
     for side, run in zip(sides, packed.data["runs"], strict=True):
-        tell = partial(_tell, progress, before, total)
+
+        def tell(done: int, before: int = before) -> None:
+            progress("page", before + done, total)
+
         run["details"] = _details(packed, side, left // len(sides) - TABLES, tell)
         before += side.rows.height
     return packed
-
-
-def _tell(progress: Callable[[int, int], None] | None, before: int, total: int, done: int) -> None:
-    if progress is not None:
-        progress(before + done, total)
 
 
 def _columns(packed: PackedPage, side: PackedRun, exact: bool) -> dict[str, dict[str, str]]:

@@ -7,7 +7,7 @@ out. Nothing is read from or written to disk.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -20,6 +20,7 @@ from rote.analysis.coverage import character_maximum, hot_spots, spans
 from rote.analysis.groups import with_origin
 from rote.analysis.rates import log_prob_bounds
 from rote.analysis.strongest import by_likelihood, strongest_rows
+from rote.progress import Progress, quiet
 from rote.report.figures.run import run_figures
 from rote.report.keys import derived, key_of, keyed, number_in
 from rote.report.page.blocks import EXAMPLES, exact, example_blocks, taken, text_blocks
@@ -49,10 +50,10 @@ SPOTS = 300
 SPOTS_AT = 0.5
 
 
-def render_run(run: RunView, progress: Callable[[int, int], None] | None = None) -> str:
+def render_run(run: RunView, progress: Progress = quiet) -> str:
     """The report of a scan or score run as HTML, ready to be written as UTF-8. The first scheme is shown in full.
 
-    `progress` is called with how many rows are packed, and of how many.
+    `progress` counts rows that are packed, as "page".
     """
     figures = run_figures(run, run.rows)
     shown = replace(run, manifest=keyed(run.manifest, "manifest"), summary=keyed(run.summary, "summary"))

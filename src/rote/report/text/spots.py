@@ -4,17 +4,75 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from rote.analysis.coverage import HotSpot
+from rote.analysis.coverage import HotSpot, Rank, Span
+from rote.analysis.matter import Place
+from rote.analysis.rates import log_prob_bounds
 from rote.report.keys import derived, keyed, number_in
 from rote.report.text import numbers
-from rote.store.run import Finished
+from rote.store.run import Finished, RunView
 from rote.store.summary import Longest
 from rote.store.table import Row
 
 WORDS = 12
 """Words of a passage that an excerpt shows at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spot:
+    """A hot-spot, as `rote.analysis.coverage.HotSpot` has it, with its text and the part of the book it stands in."""
+
+    start: int
+    end: int
+    log_prob: float
+    mean_prob: float
+    minimum_log_prob: float
+    windows: int
+    example_id: str
+    characters: int
+    part: Place
+    part_guessed: bool
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spots:
+    """The hot-spots of a scan: how many there are and how long they are together, and the first of them."""
+
+    source: str
+    model: str
+    scheme: str
+    bos_token: int | None
+    threshold: float
+    rank: Rank
+    span: Span
+    hot_spots: int
+    characters: int
+    spots: list[Spot]
+
+
+def told(listed: Spots, scan: RunView) -> list[str]:
+    """What was looked at, and how much of it is hot."""
+    model, length = scan.manifest.model, len(scan.text)
+    what = "suffixes" if listed.span == "suffix" else "whole examples, prefixes included"
+    return [
+        f"{numbers.literal(listed.source)}, {numbers.literal(listed.model)}",
+        f"{numbers.counted(listed.hot_spots, 'hot-spot')} at p ≥ {numbers.threshold(listed.threshold)} ({what}), "
+        f"together {numbers.percent(listed.characters / length)} of the text’s {numbers.count(length)} characters. "
+        f"Scheme {listed.scheme}; BOS {numbers.bos(model.bos, model.bos_token)}",
+    ]
+
+
+def highest_in_words(scan: RunView) -> str:
+    """The most likely window of a scan, where none was likely enough."""
+    best = float(log_prob_bounds(scan.rows)[0].max(initial=-math.inf))
+    if best == -math.inf:
+        stopped = int(scan.rows["stopped"].sum())
+        rest = f", but for {numbers.count(stopped)} that were given up early, below τ" if stopped else ""
+        return f"every window has probability 0 under this scheme{rest}"
+    return f"the most likely window has {numbers.probability(best)}; try a smaller --at"
 
 
 def excerpt(text: str, words: int = WORDS) -> str:
@@ -67,8 +125,9 @@ def _tokens(entry: Longest) -> str:
 
 
 def spots_table(
-    spots: Sequence[HotSpot], text_length: int, words: Callable[[HotSpot], str], *, key: str | None = None
-) -> list[list[str]]:
+    spots: Sequence[HotSpot | Spot], text_length: int, words: Callable[[HotSpot | Spot], str], *,
+    key: str | None = None,
+) -> list[list[str]]:  # fmt: skip
     """Where, at which percent of the text, characters, windows, highest and mean probability, first words.
 
     `key`: where a page's numbers come from; None for a terminal.

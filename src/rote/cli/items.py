@@ -1,0 +1,149 @@
+"""What a command can be told, read off the library's function of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from inspect import Parameter, signature
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import rote
+from rote.options import Option
+
+
+@dataclass(frozen=True)
+class Item:
+    """One argument or option: of the function's argument `of`, or of a field of it.
+
+    `group`: the options that the field belongs to, as they are where nothing is said.
+    """
+
+    name: str
+    of: str
+    hint: Any
+    option: Option
+    default: Any
+    positional: bool = False
+    group: Any = None
+
+    @property
+    def key(self) -> str:
+        """What the parser calls it."""
+        return "model" if self.of == "model" and self.name == "name" else self.name
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return tuple(self.option.flag.split("/")) if self.option.flag else (f"--{self.name.replace('_', '-')}",)
+
+    @property
+    def spelled(self) -> str:
+        """How an error names it."""
+        return (self.option.metavar or self.name.upper()) if self.positional else self.flags[0]
+
+    @property
+    def required(self) -> bool:
+        return self.default is Parameter.empty
+
+    def opened(self, value: Any) -> Any:
+        """Of a folder: what it holds."""
+        if not self.positional or not _holds_results(self.hint) or isinstance(value, list):
+            return value
+        return rote.Run.open(value) if self.name == "run" else rote.open(value)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.of))
+
+
+@cache
+def items(name: str) -> tuple[Item, ...]:
+    """Everything that a command can be told, in the order of its function's arguments."""
+    return tuple(_items(getattr(rote, name)))
+
+
+def _items(job: Callable[..., Any]) -> Iterator[Item]:
+    hints = get_type_hints(job, include_extras=True)
+    for parameter in signature(job).parameters.values():
+        name, hint, default = parameter.name, hints[parameter.name], parameter.default
+        option, group = _option(hint), _group(hint, default)
+        if name == "model":
+            yield from _model(of_a_run=default is None)
+            continue
+        if option is not None:  # of a group: as --near, without which nothing of it is wanted
+            positional = parameter.kind is Parameter.POSITIONAL_OR_KEYWORD and not option.flag
+            yield Item(name, name, hint, option, default, positional)
+        if group is not None and (option is None or not option.flag):
+            yield from _fields(name, group)
+
+
+def _model(of_a_run: bool) -> Iterator[Item]:
+    option = _option(get_type_hints(rote.load, include_extras=True)["name"])
+    assert option is not None
+    was = Option(option.help, option.flag, default="the run's" if of_a_run else "bundled")
+    yield Item("name", "model", str, was, None, group=rote.ModelOptions())
+    for item in _fields("model", rote.ModelOptions()):
+        own = of_a_run and item.name in ("dtype", "revision", "bos")
+        yield Item(item.name, "model", item.hint, item.option, "the run's" if own else item.default, group=item.group)
+
+
+def _fields(of: str, group: Any) -> Iterator[Item]:
+    hints = get_type_hints(type(group), include_extras=True)
+    for field in fields(group):
+        if (option := _option(hints[field.name])) is not None:
+            yield Item(field.name, of, hints[field.name], option, getattr(group, field.name), group=group)
+
+
+def _option(hint: Any) -> Option | None:
+    return next((part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Option)), None)
+
+
+def _members(hint: Any) -> list[Any]:
+    """What a type may be: the members of a union, without what is said about them, and without None."""
+    if get_origin(hint) is Annotated:
+        return _members(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        return [member for part in get_args(hint) for member in _members(part)]
+    return [] if hint is type(None) else [hint]
+
+
+def _group(hint: Any, default: Any) -> Any:
+    """The options that an argument stands for, as they are by default; None: it is no group of them."""
+    kinds = (rote.Scheme, rote.Windows, rote.Near, rote.Draw, rote.Writing)
+    kind = next((member for member in _members(hint) if member in kinds), None)
+    return None if kind is None else default if isinstance(default, kind) else kind()
+
+
+def _holds_results(hint: Any) -> bool:
+    from rote.store.run import StoredRun
+
+    return StoredRun in _members(hint)
+
+
+def kind_of(item: Item) -> Any:
+    """The type of what is typed: of one value, or list[...] where there may be several."""
+    members, option = _members(item.hint), item.option
+    many = any(get_origin(member) in (Sequence, Iterable) for member in members)
+    literal = next((member for member in members if get_origin(member) is Literal), None)
+    if (item.name == item.of and _group(item.hint, item.default) is not None and not option.flag) or bool in members:
+        return bool
+    if item.positional:
+        return list[Path] if many and _holds_results(item.hint) else Path
+    if option.parse is not None:
+        return str
+    if many:
+        return list[str]
+    if option.choices is not None:
+        return Literal[tuple(option.choices())]
+    if literal is not None:
+        return literal
+    return next((member for member in members if member in (int, float, Path)), str)
+
+
+def shown_default(item: Item) -> str:
+    """What the help says of the default."""
+    if item.option.default or item.default is None or item.default is False or item.required:
+        return item.option.default
+    text = f"{item.default:g}" if isinstance(item.default, float) else str(item.default)
+    return text.replace("\n", r"\n")

@@ -1,0 +1,27 @@
+"""How everything that takes long says how far it is, and what is left where it is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is counted, how many are done, and of how many.
+
+Counted are "windows" (cut), "places" (looked for), "listed" and "drawn" (documents), "scored", "generated", "compared",
+"exported", "figures", "page" and "loaded" (models).
+"""
+
+
+def quiet(what: str, done: int, total: int) -> None:
+    """Progress that nobody asked for."""
+
+
+@contextmanager
+def stopping(left: Callable[[], str]) -> Iterator[None]:
+    """Where the work inside is stopped by hand, the KeyboardInterrupt gets a note that says what is `left`."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        stop.add_note(left())
+        raise
