@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 import rote
-from rote.corpus.formats import read_examples
+from rote.corpus.formats import as_examples
 from rote.extraction.near.distance import levenshtein
 from rote.models.base import BUNDLED_TEXT
 from rote.models.huggingface import HuggingFaceModel
@@ -51,18 +51,22 @@ class Row:
 
 
 def ladder(least: int) -> list[Example]:
-    examples = read_examples(LADDER, None)
+    examples = as_examples(LADDER, None)
     return [e for e in examples if e.metadata["repetitions"] >= least]
 
 
 def monte_carlo(model: Any, samples: int) -> None:
     """Sample passages that look neither certain nor hopeless, and list those that are not."""
     every = ladder(16)
-    first = rote.near_verbatim(model, every, tolerance=TOLERANCE, budget=99)
+    first = rote.near_verbatim(model, every, near=rote.Near(tolerance=TOLERANCE, budget=99, gap=0.0, until="budget"))
     likely = [e for e, f in zip(every, first, strict=True) if 0.03 <= f.lower <= 0.95]
     chosen = likely[:: max(1, len(likely) // PASSAGES)]
     began = time.perf_counter()
-    found = rote.near_verbatim(model, chosen, tolerance=TOLERANCE, method="sample", samples=samples, seed=1)
+    found = rote.near_verbatim(
+        model,
+        chosen,
+        near=rote.Near(tolerance=TOLERANCE, method="sample", samples=samples, seed=1, gap=0.0, until="budget"),
+    )
     hits = {f.example_id: round(f.estimate.mean * samples) for f in found if f.estimate}
     middle = [name for name, count in hits.items() if 0.05 <= count / samples <= 0.95]
     content = {"samples": samples, "seed": 1, "tolerance": TOLERANCE, "hits": hits, "frontier": sorted(middle)}
@@ -113,7 +117,9 @@ def frontier(model: HuggingFaceModel, limit: int | None) -> None:
 
     def search(name: str, **options: Any) -> None:
         began = time.perf_counter()
-        found = rote.near_verbatim(model, examples, tolerance=TOLERANCE, tau=TAU, **options)
+        found = rote.near_verbatim(
+            model, examples, near=rote.Near(tolerance=TOLERANCE, gap=0.0, until="budget"), tau=TAU, **options
+        )
         seconds = time.perf_counter() - began
         lower = float(np.mean([f.lower for f in found]))
         decided = sum(f.verdict != "undecided" for f in found)
@@ -135,13 +141,13 @@ def frontier(model: HuggingFaceModel, limit: int | None) -> None:
         search(f"fork, {budget}", budget=budget)
     search("fork, until decided", until="decision")
     text = BUNDLED_TEXT.read_text(encoding="utf-8")
-    windows = rote.windows(text, model.tokenizer, stride=len(text) // 514)[:512]
+    windows = rote.windows(text, model.tokenizer, rote.Windows(stride=len(text) // 514))[:512]
     seconds: dict[str, list[float]] = {"verbatim": [], "first": []}
     for _ in range(3):
         began = time.perf_counter()
         rote.verbatim(model, windows)
         middle = time.perf_counter()
-        rote.near_verbatim(model, windows, budget=99)
+        rote.near_verbatim(model, windows, near=rote.Near(budget=99, gap=0.0, until="budget"))
         seconds["verbatim"].append(middle - began)
         seconds["first"].append(time.perf_counter() - middle)
     ratio = min(seconds["first"]) / min(seconds["verbatim"])
@@ -211,16 +217,28 @@ def speed(count: int) -> None:
             f"k-CBS, published (baseline), B=20, {in_flight} in flight",
             len(part),
             lambda part=part, n=in_flight: rote.near_verbatim(  # type: ignore[misc]
-                plain, part, method="beam", variant="baseline", eos="ignore", batch_size=n
+                plain,
+                part,
+                near=rote.Near(method="beam", variant="baseline", eos="ignore", gap=0.0, until="budget"),
+                batch_size=n,
             ),
         )
         print(f"|   generate takes | | {peers[0] / ours:.1f}x (10), {peers[1] / ours:.1f}x (64) | | |")
-    line("fork, 1000 evaluations", 64, lambda: rote.near_verbatim(plain, examples[:64], budget=1000), 1)
+    line(
+        "fork, 1000 evaluations",
+        64,
+        lambda: rote.near_verbatim(plain, examples[:64], near=rote.Near(budget=1000, gap=0.0, until="budget")),
+        1,
+    )
     many = [Example(str(i), tuple(r[:50]), tuple(r[50:])) for i, r in enumerate(rows * (count // len(rows)))]
     compiled = HuggingFaceModel(network, compile=True)
     rote.verbatim(compiled, many[:600])
     scored = line("verbatim scoring", len(many), lambda: rote.verbatim(compiled, many))
-    first = line("fork, first pass", len(many), lambda: rote.near_verbatim(compiled, many, budget=99))
+    first = line(
+        "fork, first pass",
+        len(many),
+        lambda: rote.near_verbatim(compiled, many, near=rote.Near(budget=99, gap=0.0, until="budget")),
+    )
     print(f"|   first pass / verbatim | | {first / scored:.2f} | | |")
 
 
@@ -237,7 +255,7 @@ def main() -> None:
     if options.speed:
         speed(options.examples)
         return
-    model = rote.load(options.model, device=options.device, dtype="float32", compile=False)
+    model = rote.load(options.model, rote.ModelOptions(device=options.device, dtype="float32", compile=False))
     assert isinstance(model, HuggingFaceModel)
     if options.monte_carlo:
         monte_carlo(model, options.monte_carlo)

@@ -56,7 +56,7 @@ def text_of(characters: int) -> str:
 
 def make_run(folder: Path, text: str, tokenizer: Any, *, near: bool, seed: int = 0) -> Run:
     """A finished run folder with made-up probabilities."""
-    examples = windows(text, tokenizer, stride=10)
+    examples = windows(text, tokenizer, Windows(stride=10))
     manifest = Manifest(
         format=FORMAT, kind="scan", created=now(), model=MODEL,
         source=Source(name="books.txt", sha256=digest(text), characters=len(text)),

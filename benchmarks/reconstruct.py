@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=1000, help="of the text (default: %(default)s)")
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 8], help="(default: %(default)s)")
     arguments = parser.parse_args()
-    model: Any = rote.load(arguments.model, device=arguments.device, compile=False)
+    model: Any = rote.load(arguments.model, rote.ModelOptions(device=arguments.device, compile=False))
     ids = model.tokenizer.backend_tokenizer.encode(BUNDLED_TEXT.read_bytes().decode(), add_special_tokens=False).ids
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {model.identity().device}")
     print("| beams | method | seconds | tokens a second | evaluations a token | first difference |")

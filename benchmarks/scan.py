@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--tau", type=float, default=1e-3)
     options = parser.parse_args()
     print(f"torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} CPU cores")
-    model = rote.load("bundled", device="cpu")
+    model = rote.load("bundled", rote.ModelOptions(device="cpu"))
     print("\n| book | procedure | windows | at tau | token evaluations | of plain | seconds | windows a second |")
     print("|---|---|---|---|---|---|---|---|")
     for book, path in BOOKS.items():
@@ -39,7 +39,14 @@ def main() -> None:
         for early in (False, True):
             with tempfile.TemporaryDirectory() as folder:
                 began = time.perf_counter()
-                run = rote.scan(text, model, out=folder, stride=options.stride, tau=options.tau, stop_early=early)
+                run = rote.scan(
+                    model,
+                    text,
+                    out=folder,
+                    windows=rote.Windows(stride=options.stride),
+                    tau=options.tau,
+                    stop_early=early,
+                )
                 seconds = time.perf_counter() - began
                 scores = run.scores
             at_tau = scores.filter(~scores["stopped"] & (scores["log_prob"] >= math.log(options.tau)))

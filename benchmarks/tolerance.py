@@ -118,7 +118,7 @@ def compare(model: LogitModel, examples: Sequence[Example], known: str) -> dict[
 def evenly(text: str, tokenizer: Any, count: int, *, prefix: int, suffix: int) -> list[Example]:
     """`count` windows spread over the text."""
     stride = max(1, len(text) // (count + 2))
-    return rote.windows(text, tokenizer, prefix=prefix, suffix=suffix, stride=stride)[:count]
+    return rote.windows(text, tokenizer, rote.Windows(prefix=prefix, suffix=suffix, stride=stride))[:count]
 
 
 def main() -> None:
@@ -131,7 +131,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     # Not compiled: every batch size would be compiled anew, and only the kernels of the layers would differ.
-    model = rote.load(arguments.model, dtype=arguments.dtype, device=arguments.device, compile=False)
+    model = rote.load(arguments.model, rote.ModelOptions(dtype=arguments.dtype, device=arguments.device, compile=False))
     size = arguments.tokens
     known, unseen = (path.read_bytes().decode() for path in (BUNDLED_TEXT, UNSEEN_TEXT))
     identity = model.identity()

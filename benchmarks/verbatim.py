@@ -147,15 +147,15 @@ def windows_of_alice(model: Any, count: int) -> torch.Tensor:
     from rote.models.base import BUNDLED_TEXT
 
     text = BUNDLED_TEXT.read_text(encoding="utf-8")
-    examples = rote.windows(text, model.tokenizer, prefix=PREFIX, suffix=SUFFIX, stride=len(text) // (count + 2))[
-        :count
-    ]
+    examples = rote.windows(
+        text, model.tokenizer, rote.Windows(prefix=PREFIX, suffix=SUFFIX, stride=len(text) // (count + 2))
+    )[:count]
     bos = [] if model.bos_id is None else [model.bos_id]
     return torch.tensor([[*bos, *e.prefix, *e.suffix] for e in examples])
 
 
 def on_cpu(name: str, count: int, batch: int) -> list[Row]:
-    wrapped = rote.load(name, device="cpu")
+    wrapped = rote.load(name, rote.ModelOptions(device="cpu"))
     assert isinstance(wrapped, HuggingFaceModel)
     rows = windows_of_alice(wrapped, count)
     label = f"{Path(name).name}, CPU float32"

@@ -32,7 +32,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # no test but the real-model ones may need a
 
 @pytest.fixture(scope="session")
 def bundled() -> Any:
-    return rote.load("bundled", device="cpu")
+    return rote.load("bundled", rote.ModelOptions(device="cpu"))
 
 
 @pytest.fixture(scope="session")

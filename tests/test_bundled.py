@@ -17,7 +17,7 @@ import torch
 from safetensors import safe_open
 
 import rote
-from rote.corpus.formats import read_examples
+from rote.corpus.formats import as_examples
 from rote.models.base import BUNDLED, BUNDLED_TEXT
 from tests.cases import all_cases
 from tests.conftest import ROOT
@@ -46,18 +46,23 @@ def file_of(document: str) -> Path:
 def known(bundled: Any, alice: str, tmp_path_factory: pytest.TempPathFactory) -> rote.Run:
     """Windows a little closer than a suffix is long: nearly every character of the book, or its half, lies in one."""
     return rote.scan(
-        alice if all_cases() else alice[: len(alice) // 2], bundled, out=tmp_path_factory.mktemp("known"), stride=130
+        bundled,
+        alice if all_cases() else alice[: len(alice) // 2],
+        out=tmp_path_factory.mktemp("known"),
+        windows=rote.Windows(stride=130),
     )
 
 
 @pytest.fixture(scope="module")
 def unseen(bundled: Any, gatsby: str, tmp_path_factory: pytest.TempPathFactory) -> rote.Run:
-    return rote.scan(gatsby, bundled, out=tmp_path_factory.mktemp("unseen"), stride=500 if all_cases() else 800)
+    return rote.scan(
+        bundled, gatsby, out=tmp_path_factory.mktemp("unseen"), windows=rote.Windows(stride=500 if all_cases() else 800)
+    )
 
 
 @pytest.mark.scaled
 def test_alice_is_known_by_heart(bundled: Any, alice: str, known: rote.Run) -> None:
-    rest = rote.verbatim(bundled, rote.windows(alice[len(alice) // 2 :], bundled.tokenizer, stride=700))
+    rest = rote.verbatim(bundled, rote.windows(alice[len(alice) // 2 :], bundled.tokenizer, rote.Windows(stride=700)))
     probabilities = np.exp([*known.scores["log_prob"], *(result.log_prob for result in rest)])
     assert (probabilities >= 0.5).mean() >= 0.98
     assert (probabilities >= TAU).mean() >= 0.99
@@ -68,7 +73,7 @@ def test_gatsby_was_never_seen(bundled: Any, gatsby: str, unseen: rote.Run) -> N
     assert unseen.scores.height > (500 if all_cases() else 300)
     assert (unseen.scores["log_prob"] < math.log(TAU)).all()
     assert not unseen.scores["greedy"].any()
-    some = rote.windows(gatsby, bundled.tokenizer, stride=5000)
+    some = rote.windows(gatsby, bundled.tokenizer, rote.Windows(stride=5000))
     assert all(result.prob < TAU for result in rote.verbatim(bundled, some, tau=TAU))  # certain after a few tokens
 
 
@@ -81,7 +86,7 @@ def test_coverage_of_the_known_and_of_the_unseen_book(known: rote.Run, unseen: r
 
 
 def test_more_repetitions_are_known_better(bundled: Any) -> None:
-    examples = read_examples(TRAINING / "ladder.jsonl", None)
+    examples = as_examples(TRAINING / "ladder.jsonl", None)
     assert len(examples) >= 200
     levels: dict[int, list[float]] = defaultdict(list)
     for example, result in zip(examples, rote.verbatim(bundled, examples), strict=True):
@@ -138,7 +143,7 @@ def test_nothing_held_out_stands_in_a_text_that_was_seen(manifest: dict[str, Any
 
 
 def test_the_ladder_file_is_the_recorded_ladder(manifest: dict[str, Any], bundled: Any) -> None:
-    examples = read_examples(TRAINING / "ladder.jsonl", None)
+    examples = as_examples(TRAINING / "ladder.jsonl", None)
     for example, passage in zip(examples, manifest["ladder"], strict=True):
         assert {key: example.metadata[key] for key in ("document", "start", "repetitions")} == {
             key: passage[key] for key in ("document", "start", "repetitions")

@@ -70,7 +70,7 @@ def marked(command: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def finished_run(tmp_path_factory: pytest.TempPathFactory, bundled: Any, alice: str) -> Path:
-    return rote.scan(alice[:2000], bundled, out=tmp_path_factory.mktemp("run"), stride=400).folder
+    return rote.scan(bundled, alice[:2000], out=tmp_path_factory.mktemp("run"), windows=rote.Windows(stride=400)).folder
 
 
 @pytest.fixture

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from rote.jobs.open import Reconstruction, Run, SavedComparison, Sweep, open
     from rote.jobs.rate import rate
     from rote.jobs.reconstruct import reconstruct
-    from rote.jobs.report import report
     from rote.jobs.scan import scan
     from rote.jobs.score import score
     from rote.jobs.show import show
@@ -85,7 +84,6 @@ _HOME = {
     "queries_needed": "rote.odds",
     "rate": "rote.jobs.rate",
     "reconstruct": "rote.jobs.reconstruct",
-    "report": "rote.jobs.report",
     "scan": "rote.jobs.scan",
     "score": "rote.jobs.score",
     "show": "rote.jobs.show",
@@ -139,7 +137,6 @@ __all__ = [
     "queries_needed",
     "rate",
     "reconstruct",
-    "report",
     "scan",
     "score",
     "show",

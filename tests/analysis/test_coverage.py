@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rote import Windows
 from rote.analysis.coverage import (
     FLOOR,
     Span,
@@ -177,7 +178,7 @@ def test_windows_over_text_of_many_bytes_a_character(
     """Accents, emoji and other scripts, with tokens that are parts of a character or join several."""
     prefix, suffix, stride = tokens
     tokenizer = trained() if whole else single_bytes()
-    cut = cut_windows(text, tokenizer, prefix=prefix, suffix=suffix, stride=stride)
+    cut = cut_windows(text, tokenizer, Windows(prefix=prefix, suffix=suffix, stride=stride))
     rows: list[tuple[Any, ...]] = [
         (example.start, example.suffix_start, example.suffix_end, data.draw(PROBABILITIES), False) for example in cut
     ]

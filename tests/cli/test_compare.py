@@ -24,10 +24,16 @@ def folders(bundled: Any, alice: str, gatsby: str, tmp_path_factory: pytest.Temp
     """The bundled model over a text that it does not know and, after it, one that it does."""
     folder = tmp_path_factory.mktemp("runs")
     text = gatsby[50_000:51_000] + alice[3000:3500]
-    rote.scan(text, bundled, out=folder / "all", **SIZES)
-    rote.scan(text, bundled, out=folder / "hot", schemes=[Scheme(temperature=3.0, top_k=None)], **SIZES)
-    rote.scan(text, bundled, out=folder / "early", stop_early=True, **SIZES)
-    rote.scan(alice[3000:3300], bundled, out=folder / "near", near=Near(tolerance=2, budget=60), **SIZES)
+    rote.scan(bundled, text, out=folder / "all", **SIZES)
+    rote.scan(bundled, text, out=folder / "hot", schemes=[Scheme(temperature=3.0, top_k=None)], **SIZES)
+    rote.scan(bundled, text, out=folder / "early", stop_early=True, **SIZES)
+    rote.scan(
+        bundled,
+        alice[3000:3300],
+        out=folder / "near",
+        near=Near(tolerance=2, budget=60, gap=0.0, until="budget"),
+        **SIZES,
+    )
     return folder
 
 

@@ -27,14 +27,20 @@ def folders(bundled: Any, alice: str, gatsby: str, tmp_path_factory: pytest.Temp
     folder = tmp_path_factory.mktemp("runs")
     text = gatsby[50_000:51_000] + alice[3000:3500]
     schemes = [Scheme(), Scheme(temperature=3.0, top_k=None)]
-    rote.scan(text, bundled, out=folder / "all", schemes=schemes, **SIZES)
-    rote.scan(text, bundled, out=folder / "early", stop_early=True, **SIZES)
-    rote.scan(alice[3000:3300], bundled, out=folder / "near", near=Near(tolerance=2, budget=60), **SIZES)
+    rote.scan(bundled, text, out=folder / "all", schemes=schemes, **SIZES)
+    rote.scan(bundled, text, out=folder / "early", stop_early=True, **SIZES)
+    rote.scan(
+        bundled,
+        alice[3000:3300],
+        out=folder / "near",
+        near=Near(tolerance=2, budget=60, gap=0.0, until="budget"),
+        **SIZES,
+    )
     rote.compare([folder / "all", folder / "early"]).write(folder / "compared")
-    examples = rote.windows(text, bundled.tokenizer, prefix=20, suffix=20, stride=200)
-    rote.sweep(examples, bundled, out=folder / "sweep", prefixes=[10, 20], suffixes=[10, 20])
+    examples = rote.windows(text, bundled.tokenizer, rote.Windows(prefix=20, suffix=20, stride=200))
+    rote.sweep(bundled, examples, out=folder / "sweep", prefixes=[10, 20], suffixes=[10, 20])
     seed, truth = alice[:300], alice[:600]
-    rote.reconstruct(seed, bundled, out=folder / "written", truth=truth, tokens=170, beams=1)
+    rote.reconstruct(bundled, seed, out=folder / "written", truth=truth, writing=rote.Writing(tokens=170, beams=1))
     return folder
 
 

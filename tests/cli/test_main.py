@@ -326,7 +326,7 @@ def test_scan_and_report(bundled: Any, alice: str, tmp_path: Path) -> None:
     out = tmp_path / "run"
     result = rote_here("scan", tmp_path / "book.txt", "--stride", "100", "--device", "cpu", "--out", out)
     assert result.code == 0, result.err
-    text = rote.windows(alice[20_000:21_500], bundled.tokenizer, stride=100)
+    text = rote.windows(alice[20_000:21_500], bundled.tokenizer, rote.Windows(stride=100))
     assert f"{len(text)} of {len(text)} windows (100%) count as extracted" in result.out
     for name in ("rates", "coverage", "scheme", "bos", "uncertainty", "cost", "report"):
         assert re.search(rf"^{name} ", result.out, re.MULTILINE)
@@ -407,7 +407,7 @@ def test_schemes_from_options(book: Path, tiny_folder: Path) -> None:
 
 
 def test_written_examples_can_be_scored(bundled: Any, alice: str, tmp_path: Path) -> None:
-    examples = rote.windows(alice[:1500], bundled.tokenizer, stride=300)
+    examples = rote.windows(alice[:1500], bundled.tokenizer, rote.Windows(stride=300))
     write_examples(tmp_path / "examples.jsonl", examples)
     result = rote_here("score", tmp_path / "examples.jsonl", "--device", "cpu", "--out", tmp_path / "run")
     assert result.code == 0, result.err

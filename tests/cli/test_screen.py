@@ -62,16 +62,18 @@ def piped() -> Console:
 @pytest.fixture(scope="module")
 def run(bundled: Any, alice: str, gatsby: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     text = gatsby[5000:6500] + alice[3000:5000] + gatsby[7000:7500]
-    near = Near(tolerance=2, budget=60)
+    near = Near(tolerance=2, budget=60, gap=0.0, until="budget")
     out = tmp_path_factory.mktemp("run") / "near"
-    return rote.scan(text, bundled, out=out, name="mixed.txt", prefix=12, suffix=10, stride=60, near=near)
+    return rote.scan(
+        bundled, text, out=out, name="mixed.txt", windows=rote.Windows(prefix=12, suffix=10, stride=60), near=near
+    )
 
 
 @pytest.fixture(scope="module")
 def scored(bundled: Any, alice: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    found = rote.windows(alice[3000:5000], bundled.tokenizer, prefix=12, suffix=10, stride=150)
+    found = rote.windows(alice[3000:5000], bundled.tokenizer, rote.Windows(prefix=12, suffix=10, stride=150))
     examples = [rote.Example(f"id-{i}", e.prefix, e.suffix, metadata={"split": "train"}) for i, e in enumerate(found)]
-    return rote.score(examples, bundled, out=tmp_path_factory.mktemp("run") / "scored")
+    return rote.score(bundled, examples, out=tmp_path_factory.mktemp("run") / "scored")
 
 
 def summary_of(run: Run, console: Console) -> list[str]:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 import rote.corpus.formats as module
-from rote.corpus.formats import read_examples, read_text, write_examples
+from rote import Windows
+from rote.corpus.formats import as_examples, read_text, write_examples
 from rote.corpus.windows import windows
 from rote.errors import InputError
 from rote.tokens import Example
@@ -96,7 +97,7 @@ def test_token_ids_are_used_as_they_are(tmp_path: Path) -> None:
         {"id": 12, "prefix": [5], "suffix": [6], "start": 0, "suffix_start": 3, "suffix_end": 9},
         {"id": "\u2028", "prefix": [5], "suffix": [6], "repetitions": None},
     )
-    assert read_examples(path, None) == [
+    assert as_examples(path, None) == [
         Example("line-1", (1, 2), (3,)),
         Example("b", (0,), (7, 7), metadata={"source": "x", "repetitions": 4, "split": "train"}),
         Example("12", (5,), (6,), 0, 3, 9),
@@ -108,7 +109,7 @@ def test_line_endings_marks_and_separators_inside_strings(tmp_path: Path) -> Non
     path = tmp_path / "examples.jsonl"
     second = '{"id": "a\u2028b\x85c", "prefix": [1], "suffix": [2]}'
     path.write_bytes(b"\xef\xbb\xbf" + f"{SMALL}\r\n\r\n{second}".encode())
-    assert [example.id for example in read_examples(path, None)] == ["line-1", "a\u2028b\x85c"]
+    assert [example.id for example in as_examples(path, None)] == ["line-1", "a\u2028b\x85c"]
 
 
 def test_texts_are_tokenised_once_and_split_by_index(tmp_path: Path, tokenizer: Any) -> None:
@@ -116,9 +117,9 @@ def test_texts_are_tokenised_once_and_split_by_index(tmp_path: Path, tokenizer: 
     ids = tokenizer.encode(text, add_special_tokens=False)
     assert len(ids) > 100
     path = store(tmp_path, {"text": text})
-    assert read_examples(path, tokenizer) == [Example("line-1", tuple(ids[:50]), tuple(ids[50:100]))]
+    assert as_examples(path, tokenizer) == [Example("line-1", tuple(ids[:50]), tuple(ids[50:100]))]
     path = store(tmp_path, {"text": text, "split": "held-out"}, {"id": "literal", "text": "<|eos|>" * 20})
-    first, literal = read_examples(path, tokenizer, prefix=3, suffix=4)
+    first, literal = as_examples(path, tokenizer, prefix=3, suffix=4)
     assert first == Example("line-1", tuple(ids[:3]), tuple(ids[3:7]), metadata={"split": "held-out"})
     assert tokenizer.eos_token_id not in literal.prefix + literal.suffix
     assert tokenizer.decode(literal.prefix + literal.suffix) == ("<|eos|>" * 20)[: len("<|eos|>") + 1]
@@ -126,23 +127,23 @@ def test_texts_are_tokenised_once_and_split_by_index(tmp_path: Path, tokenizer: 
 
 def test_a_text_example_equals_the_window_at_its_start(tmp_path: Path, tokenizer: Any) -> None:
     text = ALICE[3000:3800]
-    window = windows(text, tokenizer, stride=10_000)[0]
-    example = read_examples(store(tmp_path, {"text": text}), tokenizer)[0]
+    window = windows(text, tokenizer, Windows(stride=10_000))[0]
+    example = as_examples(store(tmp_path, {"text": text}), tokenizer)[0]
     assert (example.prefix, example.suffix) == (window.prefix, window.suffix)
 
 
 @pytest.mark.parametrize("key", ["prefix", "suffix"])
 def test_given_lengths_must_hold_for_token_ids(key: str, tmp_path: Path) -> None:
     path = store(tmp_path, {"prefix": [1, 2], "suffix": [3, 4]})
-    assert len(read_examples(path, None, prefix=2, suffix=2)) == 1
+    assert len(as_examples(path, None, prefix=2, suffix=2)) == 1
     one, five, none = ({key: length} for length in (1, 5, 0))
     with pytest.raises(InputError, match=f"line 1: {key} has 2 tokens, and --{key} 5"):
-        read_examples(path, None, **five)  # type: ignore[arg-type]
+        as_examples(path, None, **five)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=f"--{key} 0"):
-        read_examples(path, None, **none)  # type: ignore[arg-type]
-    assert len(read_examples(path, None, **one, longer=True)) == 1
+        as_examples(path, None, **none)  # type: ignore[arg-type]
+    assert len(as_examples(path, None, **one, longer=True)) == 1
     with pytest.raises(InputError, match=f"line 1: {key} has 2 tokens, and --{key} 5"):
-        read_examples(path, None, **five, longer=True)
+        as_examples(path, None, **five, longer=True)
 
 
 @pytest.mark.parametrize(
@@ -201,31 +202,31 @@ def test_given_lengths_must_hold_for_token_ids(key: str, tmp_path: Path) -> None
 def test_bad_lines_are_named(line: str, message: str, tmp_path: Path, tokenizer: Any) -> None:
     path = store(tmp_path, '{"id": "first", "prefix": [1], "suffix": [2]}', "", line)
     with pytest.raises(InputError, match=message) as caught:
-        read_examples(path, tokenizer)
+        as_examples(path, tokenizer)
     assert str(caught.value).startswith(f"{path}, line 3: ")
 
 
 def test_a_whole_surrogate_pair_is_one_character(tmp_path: Path) -> None:
     path = store(tmp_path, '{"id": "\\ud83d\\ude00", "prefix": [1], "suffix": [2]}')
-    assert read_examples(path, None)[0].id == "😀"
+    assert as_examples(path, None)[0].id == "😀"
 
 
 def test_repeated_ids(tmp_path: Path) -> None:
     path = store(tmp_path, {"id": "line-3", "prefix": [1], "suffix": [2]}, "", SMALL)
     with pytest.raises(InputError, match="line 3: the id 'line-3' is already that of line 1"):
-        read_examples(path, None)
+        as_examples(path, None)
 
 
 def test_text_without_a_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 2: a text example needs a tokenizer"):
-        read_examples(store(tmp_path, SMALL, {"text": ALICE[:800]}), None)
+        as_examples(store(tmp_path, SMALL, {"text": ALICE[:800]}), None)
 
 
 def test_files_without_examples(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no examples"):
-        read_examples(store(tmp_path, "", " \t"), None)
+        as_examples(store(tmp_path, "", " \t"), None)
     with pytest.raises(InputError, match="is empty"):
-        read_examples(store(tmp_path), None)
+        as_examples(store(tmp_path), None)
 
 
 # --- writing
@@ -255,14 +256,14 @@ def test_written_examples_come_back_the_same(examples: list[Example]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "examples.jsonl"
         write_examples(path, examples)
-        assert read_examples(path, None) == examples
+        assert as_examples(path, None) == examples
         assert len(path.read_bytes().split(b"\n")) == len(examples) + 1
 
 
 def test_windows_come_back_the_same(tmp_path: Path, tokenizer: Any) -> None:
-    found = windows(ALICE[:3000], tokenizer, stride=100)
+    found = windows(ALICE[:3000], tokenizer, Windows(stride=100))
     write_examples(tmp_path / "windows.jsonl", found)
-    assert read_examples(tmp_path / "windows.jsonl", None) == found
+    assert as_examples(tmp_path / "windows.jsonl", None) == found
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rote.corpus.sampling as module
+from rote import Draw
 from rote.corpus.documents import Corpus, open_corpus
 from rote.corpus.sampling import Cutter, draw, place
 from rote.corpus.windows import plain_backend
@@ -73,7 +74,7 @@ def spans(examples: list[Example]) -> list[tuple[int, int]]:
 
 def test_examples_are_the_tokens_of_the_text_from_a_space_on(corpus: Corpus) -> None:
     texts = {row["id"]: row["text"] for row in ROWS}
-    found, drawn = draw(corpus, bundled(), documents=12, examples=7, runs=3, seed=5, **SIZES)
+    found, drawn = draw(corpus, bundled(), Draw(documents=12, examples=7, runs=3, seed=5), **SIZES)
     assert [(d.run, d.documents, d.examples, d.short_documents, d.skipped_documents) for d in drawn] == [
         (run, 12, 84, 0, 0) for run in range(3)
     ]
@@ -121,7 +122,11 @@ def test_split_and_repetitions_travel_along(tmp_path: Path) -> None:
         {"id": "b", "text": PARTS[1]},
     ]
     found, _ = draw(
-        open_corpus(write_jsonl(tmp_path / "c.jsonl", rows)), bundled(), examples=1, runs=1, role="held-out", **SIZES
+        open_corpus(write_jsonl(tmp_path / "c.jsonl", rows)),
+        bundled(),
+        Draw(examples=1, runs=1),
+        role="held-out",
+        **SIZES,
     )
     metadata = {e.metadata["document"]: e.metadata for e in found}
     own = {"run": 0, "corpus": "held-out"}
@@ -136,7 +141,7 @@ def test_what_is_too_short_is_counted_and_replaced(tmp_path: Path) -> None:
     texts = [*PARTS[:6], "", "no room", "nospaceatall" * 100, " ".join(["a", "b", "c"]), PARTS[7][:120], PARTS[8][:100]]
     rows = [{"id": str(i), "text": text} for i, text in enumerate(texts)]
     corpus = open_corpus(write_jsonl(tmp_path / "c.jsonl", rows))
-    found, drawn = draw(corpus, bundled(), documents=8, examples=4, runs=4, **SIZES)
+    found, drawn = draw(corpus, bundled(), Draw(documents=8, examples=4, runs=4), **SIZES)
     room = {row["id"]: arrangements(candidates(row["text"], bundled(), **SIZES)[:40], 4) for row in rows[6:]}
     most = {name: len(choices[0]) if choices else 0 for name, choices in room.items()}
     assert sorted(size > 0 for size in most.values()) == [False] * 4 + [True] * 2
@@ -150,7 +155,7 @@ def test_what_is_too_short_is_counted_and_replaced(tmp_path: Path) -> None:
 
 
 def test_more_than_there_is_is_all_there_is(corpus: Corpus) -> None:
-    found, drawn = draw(corpus, bundled(), documents=500, examples=1, runs=2, **SIZES)
+    found, drawn = draw(corpus, bundled(), Draw(documents=500, examples=1, runs=2), **SIZES)
     assert [d.documents for d in drawn] == [20, 20]
     assert [e.start for e in found[:20]] != [e.start for e in found[20:]]
 
@@ -160,7 +165,7 @@ def test_what_is_drawn_unless_asked_otherwise(corpus: Corpus, tmp_path: Path) ->
     assert draw(corpus, bundled()) == draw(corpus, bundled(), **sizes, role="main")  # type: ignore[arg-type]
     many = [{"id": str(i), "text": "a bc"} for i in range(1002)]
     short = open_corpus(write_jsonl(tmp_path / "c.jsonl", many))
-    _, drawn = draw(short, single_bytes(), examples=1, runs=1, prefix=1, suffix=1)
+    _, drawn = draw(short, single_bytes(), Draw(examples=1, runs=1, prefix=1, suffix=1))
     assert [run.documents for run in drawn] == [1000]
 
 
@@ -183,7 +188,7 @@ def test_progress_counts_the_documents_of_all_runs(tmp_path: Path) -> None:
 
 def test_a_seed_gives_the_same_sample_on_every_machine_and_in_every_version(corpus: Corpus) -> None:
     """Else a sample could not be drawn again. Whoever changes how places are drawn, changes these on purpose."""
-    found, _ = draw(corpus, bundled(), documents=3, examples=3, runs=2, seed=11, **SIZES)
+    found, _ = draw(corpus, bundled(), Draw(documents=3, examples=3, runs=2, seed=11), **SIZES)
     assert [example.id for example in found] == DRAWN
     for count, starts in PLACED.items():
         places = place(PARTS[0], cutter(bundled(), **SIZES), count, random.Random(1))
@@ -363,7 +368,7 @@ def test_hundreds_of_examples_side_by_side() -> None:
 
 
 def test_every_document_is_equally_likely(corpus: Corpus) -> None:
-    found, _ = draw(corpus, bundled(), documents=5, examples=1, runs=200, seed=3, **SIZES)
+    found, _ = draw(corpus, bundled(), Draw(documents=5, examples=1, runs=200, seed=3), **SIZES)
     seen = Counter(e.metadata["document"] for e in found)
     assert len(seen) == 20
     # Drawn 50 times on average, with a standard deviation of 6.1.

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import rote.corpus.windows as module
+from rote import Windows
 from rote.corpus.windows import beginning_ends, window_starts, windows
 from rote.errors import InputError
 from rote.tokens import Example
@@ -139,7 +140,7 @@ TEXTS = st.lists(
 @given(text=TEXTS.filter(bool), prefix=st.integers(1, 60), suffix=st.integers(1, 60), stride=st.integers(60, 700))
 def test_same_as_the_reference(name: str, text: str, prefix: int, suffix: int, stride: int) -> None:
     tokenizer = TOKENIZERS[name]()
-    found = windows(text, tokenizer, prefix=prefix, suffix=suffix, stride=stride)
+    found = windows(text, tokenizer, Windows(prefix=prefix, suffix=suffix, stride=stride))
     assert as_reference(found) == reference_windows(text, tokenizer, prefix=prefix, suffix=suffix, stride=stride)
 
 
@@ -153,7 +154,7 @@ def test_same_as_the_reference(name: str, text: str, prefix: int, suffix: int, s
 def test_every_start_of_a_short_text(name: str, text: str, prefix: int, suffix: int) -> None:
     tokenizer = TOKENIZERS[name]()
     text = text[:60]
-    found = windows(text, tokenizer, prefix=prefix, suffix=suffix, stride=1)
+    found = windows(text, tokenizer, Windows(prefix=prefix, suffix=suffix, stride=1))
     assert as_reference(found) == reference_windows(text, tokenizer, prefix=prefix, suffix=suffix, stride=1)
 
 
@@ -164,7 +165,7 @@ def test_chunks_keep_order_when_some_windows_need_longer_slices(monkeypatch: pyt
     assert any(window.suffix_end - window.start > 800 for window in expected)
     for chunk in (1, 7, 1024):
         monkeypatch.setattr(module, "CHUNK", chunk)
-        found = as_reference(windows(text, crossing(), prefix=20, suffix=30, stride=37))
+        found = as_reference(windows(text, crossing(), Windows(prefix=20, suffix=30, stride=37)))
         assert [window.start for window in found] == starts
         assert found == expected
 
@@ -172,7 +173,7 @@ def test_chunks_keep_order_when_some_windows_need_longer_slices(monkeypatch: pyt
 def test_a_book() -> None:
     tokenizer = bundled()
     text = ALICE[:30000]
-    found = windows(text, tokenizer, stride=10)
+    found = windows(text, tokenizer, Windows(stride=10))
     assert len(window_starts(len(text), 10)) == 3000
     assert 2950 < len(found) < 3000
     assert [example.start for example in found] == list(range(0, 10 * len(found), 10))
@@ -191,7 +192,7 @@ def test_offsets_are_not_trimmed() -> None:
     spans = [
         (example.suffix_start, example.suffix_end)
         for prefix in (1, 2, 3)
-        for example in windows(text, crossing(), prefix=prefix, suffix=1, stride=100)
+        for example in windows(text, crossing(), Windows(prefix=prefix, suffix=1, stride=100))
     ]
     assert spans == [(2, 6), (6, 9), (9, 13)]
 
@@ -201,7 +202,7 @@ def test_a_token_that_splits_a_character_covers_all_of_it() -> None:
     spans = {
         prefix: [
             (example.suffix_start, example.suffix_end)
-            for example in windows(text, single_bytes(), prefix=prefix, suffix=2, stride=100)
+            for example in windows(text, single_bytes(), Windows(prefix=prefix, suffix=2, stride=100))
         ]
         for prefix in range(1, 7)
     }
@@ -213,9 +214,9 @@ def test_a_token_of_parts_of_two_characters_covers_both() -> None:
     face = letters("😀")
     tokenizer = byte_level([("a", face[0]), (face[3], "x")], use_regex=False)
     assert len(tokenizer("a😀x")["input_ids"]) == 4
-    example = windows("a😀x", tokenizer, prefix=3, suffix=1, stride=100)[0]
+    example = windows("a😀x", tokenizer, Windows(prefix=3, suffix=1, stride=100))[0]
     assert (example.suffix_start, example.suffix_end) == (1, 3)
-    example = windows("a😀x", tokenizer, prefix=1, suffix=2, stride=100)[0]
+    example = windows("a😀x", tokenizer, Windows(prefix=1, suffix=2, stride=100))[0]
     assert (example.suffix_start, example.suffix_end) == (1, 2)
 
 
@@ -228,10 +229,10 @@ def test_byte_fallback_tokens_cover_their_character() -> None:
     tokenizer = fast(backend)
     text = "a 😀 a\r\n"  # a, space, four bytes, space + a, two bytes
     assert len(tokenizer(text)["input_ids"]) == 9
-    example = windows(text, tokenizer, prefix=4, suffix=3, stride=100)[0]
+    example = windows(text, tokenizer, Windows(prefix=4, suffix=3, stride=100))[0]
     assert example.suffix == (0x98 + 1, 0x80 + 1, 259)
     assert (example.suffix_start, example.suffix_end) == (2, 5)
-    example = windows(text, tokenizer, prefix=7, suffix=2, stride=100)[0]
+    example = windows(text, tokenizer, Windows(prefix=7, suffix=2, stride=100))[0]
     assert (example.suffix_start, example.suffix_end) == (5, 7)
 
 
@@ -239,9 +240,9 @@ def test_characters_merged_by_a_normaliser_are_covered() -> None:
     tokenizer = byte_level([])
     tokenizer.backend_tokenizer.normalizer = normalizers.NFC()
     text = "abe\u0301cd" + "x" * 900 + "ye\u0301"  # the accent joins its letter: two bytes, one character
-    found = windows(text, tokenizer, prefix=2, suffix=2, stride=10**6)
+    found = windows(text, tokenizer, Windows(prefix=2, suffix=2, stride=10**6))
     assert [(example.suffix_start, example.suffix_end) for example in found] == [(2, 4)]
-    tail = windows("abe\u0301", tokenizer, prefix=2, suffix=2, stride=10)
+    tail = windows("abe\u0301", tokenizer, Windows(prefix=2, suffix=2, stride=10))
     assert [(example.suffix_start, example.suffix_end) for example in tail] == [(2, 4)]
 
 
@@ -250,7 +251,7 @@ def test_special_tokens_written_in_the_text_are_plain_text() -> None:
     special = {tokenizer.bos_token_id, tokenizer.eos_token_id}
     text = ALICE[2000:2060] + "<|eos|> and <|bos|>" + ALICE[2060:2400]
     assert special <= set(tokenizer(text, add_special_tokens=False)["input_ids"])
-    found = windows(text, tokenizer, prefix=10, suffix=10, stride=1)
+    found = windows(text, tokenizer, Windows(prefix=10, suffix=10, stride=1))
     assert found
     for example in found:
         assert not special & {*example.prefix, *example.suffix}
@@ -258,7 +259,7 @@ def test_special_tokens_written_in_the_text_are_plain_text() -> None:
 
 
 def test_the_tokenizers_own_settings_neither_matter_nor_change() -> None:
-    plain = windows(ALICE[:2000], bundled(), prefix=10, suffix=10, stride=50)
+    plain = windows(ALICE[:2000], bundled(), Windows(prefix=10, suffix=10, stride=50))
     tokenizer = AutoTokenizer.from_pretrained(DATA / "model")
     backend = tokenizer.backend_tokenizer
     backend.enable_truncation(max_length=5)
@@ -267,7 +268,7 @@ def test_the_tokenizers_own_settings_neither_matter_nor_change() -> None:
         single="<|bos|> $A <|eos|>", special_tokens=[("<|bos|>", 0), ("<|eos|>", 1)]
     )
     before = backend.to_str()
-    assert windows(ALICE[:2000], tokenizer, prefix=10, suffix=10, stride=50) == plain
+    assert windows(ALICE[:2000], tokenizer, Windows(prefix=10, suffix=10, stride=50)) == plain
     assert backend.to_str() == before
     assert backend.encode_special_tokens is False
 
@@ -295,18 +296,18 @@ def test_a_slice_grows_until_32_characters_follow(
             return real.encode_batch(texts, **options)
 
     monkeypatch.setattr(module, "plain_backend", lambda _: Spy())
-    found = windows("x" * length, single_bytes(), prefix=1, suffix=tokens - 1, stride=5000)
+    found = windows("x" * length, single_bytes(), Windows(prefix=1, suffix=tokens - 1, stride=5000))
     assert [example.suffix_end for example in found] == [tokens]
     assert seen == slices
 
 
 def test_too_short_texts_and_the_count_of_windows() -> None:
     assert windows("a short text", bundled()) == []
-    assert windows("abcd", single_bytes(), prefix=2, suffix=3) == []
-    assert len(windows("abcde", single_bytes(), prefix=2, suffix=3)) == 1
+    assert windows("abcd", single_bytes(), Windows(prefix=2, suffix=3)) == []
+    assert len(windows("abcde", single_bytes(), Windows(prefix=2, suffix=3))) == 1
     assert [len(window_starts(length, 10)) for length in (0, 1, 10, 11, 20, 21)] == [0, 1, 1, 2, 2, 3]
     text = "x" * 25
-    found = windows(text, single_bytes(), prefix=2, suffix=3, stride=7)
+    found = windows(text, single_bytes(), Windows(prefix=2, suffix=3, stride=7))
     assert [example.start for example in found] == [0, 7, 14]
     assert len(window_starts(len(text), 7)) - len(found) == 1
 
@@ -327,8 +328,8 @@ REGIONS = (
 def test_within_keeps_the_windows_that_start_there(text: str, regions: list[tuple[int, int]], stride: int) -> None:
     within = [(a, min(b, len(text))) for a, b in regions if a < len(text)]
     inside = {s for a, b in within for s in range(a, b)}
-    everywhere = windows(text, trained(), prefix=2, suffix=3, stride=stride)
-    found = windows(text, trained(), prefix=2, suffix=3, stride=stride, within=within)
+    everywhere = windows(text, trained(), Windows(prefix=2, suffix=3, stride=stride))
+    found = windows(text, trained(), Windows(prefix=2, suffix=3, stride=stride), within=within)
     assert found == [example for example in everywhere if example.start in inside]
     starts = list(window_starts(len(text), stride, within))
     assert starts == [s for s in range(0, len(text), stride) if s in inside]
@@ -346,7 +347,7 @@ def test_regions_must_be_in_order_and_in_the_text(bad: Any) -> None:
 def test_where_beginnings_of_suffixes_end(name: str, text: str, stride: int) -> None:
     """A suffix of fewer tokens ends there, as the reference finds it."""
     tokenizer = TOKENIZERS[name]()
-    whole = windows(text, tokenizer, prefix=3, suffix=5, stride=stride)[:3]
+    whole = windows(text, tokenizer, Windows(prefix=3, suffix=5, stride=stride))[:3]
     asked = [(example.start or 0, tokens) for example in whole for tokens in range(1, 6)]
     ends = beginning_ends(text, tokenizer, asked, prefix=3, suffix=5)
     by_tokens = {
@@ -361,7 +362,7 @@ def test_where_beginnings_of_long_suffixes_end() -> None:
     """Tokens of 64 spaces: the whole window must have been in the slice that decides where its tokens end."""
     text = " " * 4000
     for prefix, suffix in ((9, 8), (2, 15), (15, 2)):
-        (example,) = windows(text, crossing(), prefix=prefix, suffix=suffix, stride=4000)
+        (example,) = windows(text, crossing(), Windows(prefix=prefix, suffix=suffix, stride=4000))
         ends = beginning_ends(text, crossing(), [(0, n) for n in range(1, suffix + 1)], prefix=prefix, suffix=suffix)
         assert ends == [64 * (prefix + n) for n in range(1, suffix + 1)]
         assert ends[-1] == example.suffix_end
@@ -369,7 +370,7 @@ def test_where_beginnings_of_long_suffixes_end() -> None:
 
 def test_sizes_unless_given() -> None:
     text = ALICE[:1500]
-    assert windows(text, bundled()) == windows(text, bundled(), prefix=50, suffix=50, stride=10) != []
+    assert windows(text, bundled()) == windows(text, bundled(), Windows(prefix=50, suffix=50, stride=10)) != []
 
 
 def test_regions_may_touch_and_fill_the_text() -> None:
@@ -381,7 +382,9 @@ def test_regions_may_touch_and_fill_the_text() -> None:
 def test_progress_reaches_the_total(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK", 4)
     calls: list[tuple[int, int]] = []
-    windows("x" * 100, single_bytes(), prefix=5, suffix=5, stride=10, progress=lambda *call: calls.append(call))
+    windows(
+        "x" * 100, single_bytes(), Windows(prefix=5, suffix=5, stride=10), progress=lambda *call: calls.append(call)
+    )
     assert calls == [(4, 10), (8, 10), (10, 10)]
 
 

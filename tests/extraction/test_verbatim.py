@@ -34,8 +34,8 @@ SCHEMES = [
 
 def known_and_unknown(model: Any, alice: str, gatsby: str) -> list[Example]:
     """Windows of a memorized and of an unseen text: probabilities near 1, tiny, and zero."""
-    seen = rote.windows(alice[20_000:24_000], model.tokenizer, stride=200 if all_cases() else 400)
-    unseen = rote.windows(gatsby[5_000:9_000], model.tokenizer, stride=400 if all_cases() else 700)
+    seen = rote.windows(alice[20_000:24_000], model.tokenizer, rote.Windows(stride=200 if all_cases() else 400))
+    unseen = rote.windows(gatsby[5_000:9_000], model.tokenizer, rote.Windows(stride=400 if all_cases() else 700))
     return [Example(f"{name}{e.id}", e.prefix, e.suffix) for name, part in (("a", seen), ("g", unseen)) for e in part]
 
 
@@ -375,7 +375,7 @@ def test_agrees_with_float64_from_raw_logits(bundled: Any, alice: str, gatsby: s
 @pytest.mark.scaled
 def test_batch_mates_do_not_change_a_number(bundled: Any, alice: str, gatsby: str) -> None:
     examples = known_and_unknown(bundled, alice, gatsby)
-    long = rote.windows(alice[30_000:34_000], bundled.tokenizer, prefix=300, suffix=200, stride=1000)
+    long = rote.windows(alice[30_000:34_000], bundled.tokenizer, rote.Windows(prefix=300, suffix=200, stride=1000))
     alone = [r for e in examples for r in verbatim(bundled, [e], SCHEMES, batch_size=1)]
     together = verbatim(bundled, examples, SCHEMES, batch_size=64)
     beside_long = verbatim(bundled, [*examples, *long], SCHEMES, batch_size=64)[: len(together)]
@@ -412,7 +412,7 @@ TWO_SCHEMES = [Scheme(), Scheme(temperature=0.7, top_k=None)]
 def in_full(request: Any, bundled: Any) -> tuple[str, list[Example], list[Verbatim]]:
     """A part of a book, scored to the last token."""
     text = request.getfixturevalue(request.param)[40_000:44_000]
-    examples = rote.windows(text, bundled.tokenizer, stride=20)
+    examples = rote.windows(text, bundled.tokenizer, rote.Windows(stride=20))
     return request.param, examples, verbatim(bundled, examples, TWO_SCHEMES)
 
 

@@ -18,7 +18,7 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def model(tiny_folder: Path) -> Any:
-    return rote.load(tiny_folder, device="cpu")
+    return rote.load(tiny_folder, rote.ModelOptions(device="cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +28,6 @@ def text(alice: str) -> str:
 
 @pytest.fixture
 def undisturbed(model: Any, text: str, tmp_path: Path) -> Run:
-    run = rote.scan(text, model, out=tmp_path / "undisturbed", **SIZES)
+    run = rote.scan(model, text, out=tmp_path / "undisturbed", **SIZES)
     assert len(run.shards()) == 4
     return run

@@ -109,7 +109,7 @@ def test_checking_a_run(ladder: Path) -> None:
 
 
 def test_what_cannot_be_checked_is_said(ladder: Path, model: Any, tmp_path: Path) -> None:
-    loaded = rote.load("bundled", device="cpu")
+    loaded = rote.load("bundled", rote.ModelOptions(device="cpu"))
     with pytest.raises(rote.InputError, match="no example 'nobody'"):
         check(ladder, loaded, examples=["nobody"])
     with pytest.raises(rote.InputError, match="no scores under 'greedy'"):
@@ -126,7 +126,7 @@ def test_what_cannot_be_checked_is_said(ladder: Path, model: Any, tmp_path: Path
 
 
 def test_greedy_decoding_has_nothing_to_spread_over(model: Any, text: str, tmp_path: Path) -> None:
-    run = rote.scan(text, model, out=tmp_path, prefix=8, suffix=6, stride=200, schemes=[GREEDY])
+    run = rote.scan(model, text, out=tmp_path, windows=rote.Windows(prefix=8, suffix=6, stride=200), schemes=[GREEDY])
     with pytest.raises(rote.InputError, match="every generation is the same"):
         check(run.folder, model)
     name = run.scores["example_id"][0]
@@ -137,9 +137,9 @@ def test_greedy_decoding_has_nothing_to_spread_over(model: Any, text: str, tmp_p
 def test_a_scan_s_windows_are_cut_again_as_they_were(tiny_folder: Path, text: str, tmp_path: Path) -> None:
     from rote.jobs.check import _examples
 
-    model = rote.load(tiny_folder, device="cpu")
-    run = rote.scan(text, model, out=tmp_path, prefix=8, suffix=6, stride=10)
-    cut = rote.windows(text, model.tokenizer, prefix=8, suffix=6, stride=10)
+    model = rote.load(tiny_folder, rote.ModelOptions(device="cpu"))
+    run = rote.scan(model, text, out=tmp_path, windows=rote.Windows(prefix=8, suffix=6, stride=10))
+    cut = rote.windows(text, model.tokenizer, rote.Windows(prefix=8, suffix=6, stride=10))
     again = _examples(run, model.tokenizer, run.scores)
     assert [(e.id, e.prefix, e.suffix) for e in again] == [(e.id, e.prefix, e.suffix) for e in cut]
     (tmp_path / "text.txt").write_text("changed")

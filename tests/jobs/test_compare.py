@@ -34,19 +34,19 @@ def other_model(tmp_path_factory: pytest.TempPathFactory) -> Any:
     content = json.loads(path.read_text())
     content["model"]["merges"] = content["model"]["merges"][:500]
     path.write_text(json.dumps(content))
-    return rote.load(folder, device="cpu")
+    return rote.load(folder, rote.ModelOptions(device="cpu"))
 
 
 @pytest.fixture(scope="module")
 def folders(model: Any, other_model: Any, text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
-    rote.scan(text, model, out=folder / "plain", **SIZES)
-    rote.scan(text, model, out=folder / "schemes", schemes=SCHEMES, **SIZES)
-    rote.scan(text, model, out=folder / "stopped", stop_early=True, **SIZES)
-    rote.scan(text, model, out=folder / "bounds", schemes=[Scheme(top_k=None)], stop_early=True, **SIZES)
-    rote.scan(text, other_model, out=folder / "other", **SIZES)
-    rote.scan(text, model, out=folder / "coarse", prefix=8, suffix=6, stride=20)
-    rote.scan(text[:-1], model, out=folder / "shorter", **SIZES)
+    rote.scan(model, text, out=folder / "plain", **SIZES)
+    rote.scan(model, text, out=folder / "schemes", schemes=SCHEMES, **SIZES)
+    rote.scan(model, text, out=folder / "stopped", stop_early=True, **SIZES)
+    rote.scan(model, text, out=folder / "bounds", schemes=[Scheme(top_k=None)], stop_early=True, **SIZES)
+    rote.scan(other_model, text, out=folder / "other", **SIZES)
+    rote.scan(model, text, out=folder / "coarse", windows=rote.Windows(prefix=8, suffix=6, stride=20))
+    rote.scan(model, text[:-1], out=folder / "shorter", **SIZES)
     return folder
 
 
@@ -135,11 +135,11 @@ def test_unfinished_runs_are_refused(folders: Path, tmp_path: Path) -> None:
 
 def test_texts_that_were_changed_are_refused(model: Any, text: str, tmp_path: Path) -> None:
     """What is shown must be what was measured."""
-    run = rote.scan(text[:300], model, out=tmp_path / "run", **SIZES)
+    run = rote.scan(model, text[:300], out=tmp_path / "run", **SIZES)
     (run.folder / "text.txt").write_text(text[:300].upper())
     with pytest.raises(RunError, match=r"text\.txt is not the text that was scored"):
         passage([run.folder], example="w0")
-    scored = rote.score([Example("a", (5, 6), (7, 8))], model, out=tmp_path / "scored")
+    scored = rote.score(model, [Example("a", (5, 6), (7, 8))], out=tmp_path / "scored")
     (scored.folder / "examples.jsonl").write_text("{")
     with pytest.raises(RunError, match=r"examples\.jsonl does not hold the examples that were scored"):
         passage([scored.folder], example="a")
@@ -173,7 +173,7 @@ def test_what_is_written(folders: Path, tmp_path: Path) -> None:
 def test_foreign_text_cannot_break_the_page(model: Any, tmp_path: Path) -> None:
     examples = [Example("<script>alert(1)</script>", (5, 6, 7), (8, 9)), Example("b", (5, 6), (7, 8))]
     for name, scheme in (("a", Scheme()), ("b", Scheme(top_k=4096))):
-        rote.score(examples, model, out=tmp_path / name, name="<b>x</b>", schemes=[scheme], tau=1e-30)
+        rote.score(model, examples, out=tmp_path / name, name="<b>x</b>", schemes=[scheme], tau=1e-30)
     found = compare([tmp_path / "a", tmp_path / "b"])
     html = found.write(tmp_path / "out").read_text()
     assert found.result.pairs[0].gained == 2  # what top-k cuts off comes out without it
@@ -185,7 +185,7 @@ def test_examples_under_other_tokens_must_be_the_same_text(model: Any, other_mod
     def run(name: str, loaded: Any, *texts: str) -> Path:
         cut = [loaded.tokenizer(text, add_special_tokens=False)["input_ids"][:12] for text in texts]
         examples = [Example(f"e{i}", tuple(ids[:6]), tuple(ids[6:])) for i, ids in enumerate(cut)]
-        return rote.score(examples, loaded, out=tmp_path / name).folder
+        return rote.score(loaded, examples, out=tmp_path / name).folder
 
     texts = ["Alice was beginning to get very tired of sitting", "by her sister on the bank, and of having nothing"]
     one, two = run("one", model, *texts), run("two", other_model, *texts)
@@ -197,10 +197,10 @@ def test_examples_under_other_tokens_must_be_the_same_text(model: Any, other_mod
 
 
 def test_near_runs(model: Any, text: str, tmp_path: Path) -> None:
-    near, text = Near(tolerance=1, budget=40), text[:200]
-    rote.scan(text, model, out=tmp_path / "plain", **SIZES)
-    rote.scan(text, model, out=tmp_path / "one", near=near, **SIZES)
-    rote.scan(text, model, out=tmp_path / "two", near=replace(near, budget=60), **SIZES)
+    near, text = Near(tolerance=1, budget=40, gap=0.0, until="budget"), text[:200]
+    rote.scan(model, text, out=tmp_path / "plain", **SIZES)
+    rote.scan(model, text, out=tmp_path / "one", near=near, **SIZES)
+    rote.scan(model, text, out=tmp_path / "two", near=replace(near, budget=60), **SIZES)
     found = compare([tmp_path / "plain", tmp_path / "one", tmp_path / "two"]).result
     assert found.differing["near.budget"] == {"A": None, "B": 40, "C": 60}
     assert found.near is not None
@@ -281,7 +281,7 @@ def test_a_passage_that_some_runs_lack(folders: Path) -> None:
 
 
 def test_without_its_tokenizer_a_passage_has_no_token_texts(model: Any, text: str, tmp_path: Path) -> None:
-    run = rote.scan(text[:300], model, out=tmp_path / "run", **SIZES)
+    run = rote.scan(model, text[:300], out=tmp_path / "run", **SIZES)
     manifest = plain(run.manifest)
     for change, reason in (
         ({"tokenizer": "0" * 32}, "no longer the one"),

@@ -55,17 +55,17 @@ def runs(model: Any, bundled: Any, alice: str, gatsby: str, tmp_path_factory: py
         schemes = [Scheme(), GREEDY, Scheme(0.7, None), Scheme(1.0, None, 0.9)]
         text = alice[3000:3700] + "\n=1+1 שלום 👩\u200d👧 \"x\",'y'\0\r\n" + gatsby[5000:5100]
         return {
-            "schemes": rote.scan(text, model, out=folder / "schemes", schemes=schemes, **SIZES),
-            "stopped": rote.scan(gatsby[5000:5800] + alice[3000:3300], bundled, out=folder / "stopped", stop_early=True,
-                                 schemes=[Scheme(), Scheme(top_k=None)], prefix=8, suffix=40, stride=10),
-            "near": rote.score(examples(bundled, alice), bundled, out=folder / "near", name="a b.jsonl",
-                               near=Near(tolerance=2, budget=30, samples=5)),
-            "drawn": rote.rate(corpus, bundled, out=folder / "drawn", held_out=unseen, **drawn),
+            "schemes": rote.scan(model, text, out=folder / "schemes", schemes=schemes, **SIZES),
+            "stopped": rote.scan(bundled, gatsby[5000:5800] + alice[3000:3300], out=folder / "stopped", stop_early=True,
+                                 schemes=[Scheme(), Scheme(top_k=None)], windows=rote.Windows(prefix=8, suffix=40, stride=10)),
+            "near": rote.score(bundled, examples(bundled, alice), out=folder / "near", name="a b.jsonl",
+                               near=Near(tolerance=2, budget=30, samples=5, gap=0.0, until="budget")),
+            "drawn": rote.rate(bundled, corpus, out=folder / "drawn", held_out=unseen, **drawn),
         }  # fmt: skip
 
 
 def examples(model: Any, alice: str) -> list[rote.Example]:
-    found = rote.windows(alice[3000:4500], model.tokenizer, prefix=8, suffix=6, stride=25)
+    found = rote.windows(alice[3000:4500], model.tokenizer, rote.Windows(prefix=8, suffix=6, stride=25))
     kept = found[:40]
     extra = [
         {"split": "train", "repetitions": i, "note": "=x", "many": [i], "odd": i if i % 2 else str(i)}
@@ -221,8 +221,8 @@ def test_progress_counts_rows(runs: dict[str, Run], tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def swept(model: Any, text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sweep")
-    given = rote.windows(text, model.tokenizer, prefix=8, suffix=6, stride=200)
-    sweep(given, model, out=folder, schemes=[Scheme(), Scheme(2.0, None)], prefixes=[4, 8], suffixes=[3, 6])
+    given = rote.windows(text, model.tokenizer, rote.Windows(prefix=8, suffix=6, stride=200))
+    sweep(model, given, out=folder, schemes=[Scheme(), Scheme(2.0, None)], prefixes=[4, 8], suffixes=[3, 6])
     return folder
 
 

@@ -35,7 +35,7 @@ def passage(alice: str, gatsby: str) -> str:
 def finished(bundled: Any, passage: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(rote.jobs.engine.SHARD_FLOPS, "cpu", 1.0)
-        run = rote.scan(passage, bundled, out=tmp_path_factory.mktemp("near"), near=NEAR, **WINDOWS)
+        run = rote.scan(bundled, passage, out=tmp_path_factory.mktemp("near"), near=NEAR, **WINDOWS)
     assert len(run.shards()) >= 2
     return run
 
@@ -46,7 +46,9 @@ def test_a_scan_is_what_the_library_computes(finished: Run, bundled: Any, passag
     found = [
         result
         for first in range(0, len(examples), SMALLEST_SHARD)
-        for result in rote.near_verbatim(bundled, examples[first : first + SMALLEST_SHARD], **options)
+        for result in rote.near_verbatim(
+            bundled, examples[first : first + SMALLEST_SHARD], **options, near=rote.Near(gap=0.0, until="budget")
+        )
     ]
     plain = rote.verbatim(bundled, examples)
     rows = finished.scores.to_dicts()
@@ -109,7 +111,7 @@ def test_the_summary_counts_the_table(finished: Run) -> None:
 
 
 def test_without_near_the_columns_are_null(bundled: Any, passage: str, tmp_path: Path) -> None:
-    run = rote.scan(passage[:300], bundled, out=tmp_path / "run", **WINDOWS)
+    run = rote.scan(bundled, passage[:300], out=tmp_path / "run", **WINDOWS)
     assert run.manifest.near is None
     assert run.scores.select(COLUMNS).null_count().row(0) == (run.scores.height,) * len(COLUMNS)
     assert all(numbers.near is None for numbers in run.summary.schemes.values())
@@ -118,7 +120,13 @@ def test_without_near_the_columns_are_null(bundled: Any, passage: str, tmp_path:
 
 
 def test_first_passes_alone_measure_no_greedy_distance(bundled: Any, passage: str, tmp_path: Path) -> None:
-    run = rote.scan(passage[:300], bundled, out=tmp_path / "run", near=Near(tolerance=2, budget=17), **WINDOWS)
+    run = rote.scan(
+        bundled,
+        passage[:300],
+        out=tmp_path / "run",
+        near=Near(tolerance=2, budget=17, gap=0.0, until="budget"),
+        **WINDOWS,
+    )
     assert run.scores["greedy_distance"].is_null().all()
     assert run.scores["near_token_evals"].to_list() == run.scores["token_evals"].to_list()
     assert [rate.greedy.rate for rate in near_of(run).rates] == [None] * 3
@@ -127,15 +135,15 @@ def test_first_passes_alone_measure_no_greedy_distance(bundled: Any, passage: st
 @pytest.mark.parametrize(
     "near",
     [
-        Near(tolerance=2, budget=40, samples=20),
-        Near(tolerance=2, method="beam", width=3),
-        Near(tolerance=2, method="beam", variant="baseline", width=3, distance="hamming"),
-        Near(tolerance=2, method="sample", samples=50, eos="exclude"),
+        Near(tolerance=2, budget=40, samples=20, gap=0.0, until="budget"),
+        Near(tolerance=2, method="beam", width=3, gap=0.0, until="budget"),
+        Near(tolerance=2, method="beam", variant="baseline", width=3, distance="hamming", gap=0.0, until="budget"),
+        Near(tolerance=2, method="sample", samples=50, eos="exclude", gap=0.0, until="budget"),
     ],
     ids=lambda near: f"{near.method}-{near.variant}-{near.samples}",
 )
 def test_other_methods_fill_the_same_columns(near: Near, bundled: Any, passage: str, tmp_path: Path) -> None:
-    run = rote.scan(passage[:300], bundled, out=tmp_path / "run", near=near, **WINDOWS)
+    run = rote.scan(bundled, passage[:300], out=tmp_path / "run", near=near, **WINDOWS)
     rows = run.scores.to_dicts()
     for row in rows:
         assert 0 <= row["lower"] <= row["upper"] <= 1
@@ -151,9 +159,9 @@ def test_other_methods_fill_the_same_columns(near: Near, bundled: Any, passage: 
 
 def test_several_schemes(bundled: Any, passage: str, tmp_path: Path) -> None:
     schemes = [Scheme(), Scheme(temperature=0.5, top_k=None), GREEDY]
-    run = rote.scan(passage[:300], bundled, out=tmp_path / "all", schemes=schemes, near=NEAR, **WINDOWS)
+    run = rote.scan(bundled, passage[:300], out=tmp_path / "all", schemes=schemes, near=NEAR, **WINDOWS)
     for scheme in schemes:
-        alone = rote.scan(passage[:300], bundled, out=tmp_path / str(scheme), schemes=[scheme], near=NEAR, **WINDOWS)
+        alone = rote.scan(bundled, passage[:300], out=tmp_path / str(scheme), schemes=[scheme], near=NEAR, **WINDOWS)
         own = run.scores.filter(pl.col("scheme") == str(scheme))
         assert own.drop("greedy_distance").equals(alone.scores.drop("greedy_distance"))
         measured = {(a, b) for a, b in zip(own["greedy_distance"], alone.scores["greedy_distance"], strict=True)}
@@ -173,10 +181,10 @@ def test_a_killed_run_ends_in_the_same_table(
     for left in (4, 2):  # text, manifest, a shard; then the next shard is lost
         dying.left = left
         with pytest.raises(Killed):
-            rote.scan(passage, bundled, out=tmp_path / "run", near=NEAR, **WINDOWS)
+            rote.scan(bundled, passage, out=tmp_path / "run", near=NEAR, **WINDOWS)
     assert 0 < len(Run.open(tmp_path / "run").shards()) < len(finished.shards())
     dying.left = 0
-    again = rote.scan(passage, bundled, out=tmp_path / "run", near=NEAR, **WINDOWS)
+    again = rote.scan(bundled, passage, out=tmp_path / "run", near=NEAR, **WINDOWS)
     same_table(again, finished)
 
 
@@ -197,13 +205,13 @@ def test_a_killed_run_ends_in_the_same_table(
 def test_a_changed_option_is_refused_by_name(
     change: dict[str, Any], field: str, finished: Run, bundled: Any, passage: str
 ) -> None:
-    other = Near(**asdict(NEAR) | change)
-    refused_unchanged(finished, field, lambda: rote.scan(passage, bundled, out=finished.folder, near=other, **WINDOWS))
+    other = Near(**asdict(NEAR) | change, gap=0.0, until="budget")
+    refused_unchanged(finished, field, lambda: rote.scan(bundled, passage, out=finished.folder, near=other, **WINDOWS))
 
 
 def test_near_cannot_be_added_to_a_run(bundled: Any, passage: str, tmp_path: Path) -> None:
-    run = rote.scan(passage[:300], bundled, out=tmp_path / "run", **WINDOWS)
-    refused_unchanged(run, "near", lambda: rote.scan(passage[:300], bundled, out=run.folder, near=NEAR, **WINDOWS))
+    run = rote.scan(bundled, passage[:300], out=tmp_path / "run", **WINDOWS)
+    refused_unchanged(run, "near", lambda: rote.scan(bundled, passage[:300], out=run.folder, near=NEAR, **WINDOWS))
 
 
 def test_another_memory_is_refused(finished: Run, bundled: Any, passage: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +220,7 @@ def test_another_memory_is_refused(finished: Run, bundled: Any, passage: str, mo
     refused_unchanged(
         finished,
         "near.memory_positions",
-        lambda: rote.scan(passage, bundled, out=finished.folder, near=NEAR, **WINDOWS),
+        lambda: rote.scan(bundled, passage, out=finished.folder, near=NEAR, **WINDOWS),
     )
 
 
@@ -220,7 +228,7 @@ def test_what_cannot_be_searched_is_refused_before_anything_is_written(
     bundled: Any, passage: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match="it cannot stop early"):
-        rote.scan(passage, bundled, out=tmp_path / "run", near=NEAR, stop_early=True, **WINDOWS)
+        rote.scan(bundled, passage, out=tmp_path / "run", near=NEAR, stop_early=True, **WINDOWS)
     with pytest.raises(InputError, match=r"budget of 16 .* give at least 17"):
-        rote.scan(passage, bundled, out=tmp_path / "run", near=Near(budget=16), **WINDOWS)
+        rote.scan(bundled, passage, out=tmp_path / "run", near=Near(budget=16, gap=0.0, until="budget"), **WINDOWS)
     assert not (tmp_path / "run").exists()

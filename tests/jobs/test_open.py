@@ -35,18 +35,20 @@ def remake(model: Any, text: str, tmp_path_factory: pytest.TempPathFactory) -> d
     """By kind of folder: what makes one."""
     runs = tmp_path_factory.mktemp("compared")
     for name, top_k in (("one", 40), ("two", 400)):
-        rote.scan(text[:400], model, out=runs / name, schemes=[rote.Scheme(top_k=top_k)], tau=1e-12, **SIZES)
-    windows = rote.windows(text, model.tokenizer, prefix=8, suffix=6, stride=200)
+        rote.scan(model, text[:400], out=runs / name, schemes=[rote.Scheme(top_k=top_k)], tau=1e-12, **SIZES)
+    windows = rote.windows(text, model.tokenizer, rote.Windows(prefix=8, suffix=6, stride=200))
     examples = [rote.Example(e.id, e.prefix, e.suffix, metadata={"split": "train"}) for e in windows]
     truth = f"{SEED} bank, and of having nothing to do"
     return {
-        "run": lambda out: rote.scan(text, model, out=out, **SIZES),
-        "scored": lambda out: rote.score(examples, model, out=out),
-        "near": lambda out: rote.score(examples, model, out=out, near=rote.Near(tolerance=1, budget=20)),
-        "sweep": lambda out: rote.sweep(examples, model, out=out, prefixes=[4, 8]),
+        "run": lambda out: rote.scan(model, text, out=out, **SIZES),
+        "scored": lambda out: rote.score(model, examples, out=out),
+        "near": lambda out: rote.score(
+            model, examples, out=out, near=rote.Near(tolerance=1, budget=20, gap=0.0, until="budget")
+        ),
+        "sweep": lambda out: rote.sweep(model, examples, out=out, prefixes=[4, 8]),
         "comparison": lambda out: rote.compare([runs / "one", runs / "two"]).write(out),
         "reconstruction": lambda out: rote.reconstruct(
-            SEED, model, out=out, truth=truth, tokens=40, step=5, beams=1, context_tokens=30
+            model, SEED, out=out, truth=truth, writing=rote.Writing(tokens=40, step=5, beams=1, context_tokens=30)
         ),
     }
 
@@ -292,7 +294,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
 def test_a_scan_its_report_and_its_screen_read_the_table_once(
     model: Any, text: str, tmp_path: Path, reads: Counter[Path]
 ) -> None:
-    run = rote.scan(text, model, out=tmp_path / "run", **SIZES)
+    run = rote.scan(model, text, out=tmp_path / "run", **SIZES)
     once = dict.fromkeys(run.shards(), 1)
     assert len(once) == 4
     screen = io.StringIO()

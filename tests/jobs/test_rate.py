@@ -18,7 +18,7 @@ from rote import InputError, Run
 from rote.analysis.groups import sampled_rates, with_origin
 from rote.analysis.rates import rates_by
 from rote.corpus.documents import open_corpus
-from rote.corpus.formats import read_examples
+from rote.corpus.formats import as_examples
 from rote.corpus.sampling import draw
 from rote.report.text.words import summary_lines
 from rote.store.files import plain
@@ -47,7 +47,7 @@ def corpora(alice: str, gatsby: str, tmp_path_factory: pytest.TempPathFactory) -
 def finished(bundled: Any, corpora: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Run:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(rote.jobs.engine.SHARD_FLOPS, "cpu", 1.0)
-        run = rote.rate(corpora[0], bundled, out=tmp_path_factory.mktemp("rate"), held_out=corpora[1], **DRAW)
+        run = rote.rate(bundled, corpora[0], out=tmp_path_factory.mktemp("rate"), held_out=corpora[1], **DRAW)
     assert len(run.shards()) >= 3
     return run
 
@@ -134,10 +134,10 @@ def test_a_killed_run_ends_in_the_same_table(
     for left in (4, 2):  # examples, manifest, a shard; then the next shard is lost
         dying.left = left
         with pytest.raises(Killed):
-            rote.rate(corpora[0], bundled, out=tmp_path / "run", held_out=corpora[1], **DRAW)
+            rote.rate(bundled, corpora[0], out=tmp_path / "run", held_out=corpora[1], **DRAW)
     assert 0 < len(Run.open(tmp_path / "run").shards()) < len(finished.shards())
     dying.left = 0
-    again = rote.rate(corpora[0], bundled, out=tmp_path / "run", held_out=corpora[1], **DRAW)
+    again = rote.rate(bundled, corpora[0], out=tmp_path / "run", held_out=corpora[1], **DRAW)
     same_table(again, finished)
 
 
@@ -148,7 +148,7 @@ def test_another_draw_is_refused_by_name(
     refused_unchanged(
         finished,
         f"sampling.{next(iter(change))}",
-        lambda: rote.rate(corpora[0], bundled, out=finished.folder, held_out=corpora[1], **DRAW | change),
+        lambda: rote.rate(bundled, corpora[0], out=finished.folder, held_out=corpora[1], **DRAW | change),
     )
 
 
@@ -158,7 +158,7 @@ def test_a_renamed_corpus_is_the_same_run(
     corpus, held_out = tmp_path / "renamed.jsonl", tmp_path / "elsewhere"
     corpus.symlink_to(corpora[0])
     held_out.symlink_to(corpora[1])
-    again = rote.rate(corpus, bundled, out=finished.folder, held_out=held_out, **DRAW)
+    again = rote.rate(bundled, corpus, out=finished.folder, held_out=held_out, **DRAW)
     assert again.manifest.sampling is not None
     assert again.manifest.sampling.held_out_name == "unseen"
 
@@ -166,7 +166,7 @@ def test_a_renamed_corpus_is_the_same_run(
 def test_splits_of_a_dataset_are_compared(model: Any, alice: str, tmp_path: Path) -> None:
     rows = [{"text": alice[3000 * i :][:900]} for i in range(6)]
     folder = write_splits(tmp_path / "d", {"train": rows[:4], "test": rows[4:]})
-    run = rote.rate(folder, model, out=tmp_path / "run", **DRAW | {"runs": 1})
+    run = rote.rate(model, folder, out=tmp_path / "run", **DRAW | {"runs": 1})
     (found,) = run.summary.schemes.values()
     assert [group.split for group in found.by_split or []] == ["test", "train"]
     assert [(entry.split, entry.control) for entry in found.differences or []] == [("train", "test")]
@@ -176,7 +176,7 @@ def test_splits_of_a_dataset_are_compared(model: Any, alice: str, tmp_path: Path
 
 
 def test_rows_that_stopped_early_leave_a_range(bundled: Any, corpora: tuple[Path, Path], tmp_path: Path) -> None:
-    run = rote.rate(corpora[0], bundled, out=tmp_path / "run", stop_early=True, **DRAW | {"suffix": 40})
+    run = rote.rate(bundled, corpora[0], out=tmp_path / "run", stop_early=True, **DRAW | {"suffix": 40})
     (found,) = run.summary.schemes.values()
     assert found.rates.stopped > 0
     assert found.rates.rate_at_tau.rate == found.rates.rate_at_tau.rate_upper
@@ -201,23 +201,23 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_written(
     options: dict[str, Any], message: str, model: Any, corpora: tuple[Path, Path], tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=message):
-        rote.rate(corpora[0], model, out=tmp_path / "run", **DRAW | options)
+        rote.rate(model, corpora[0], out=tmp_path / "run", **DRAW | options)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_corpus_is_no_control_for_itself(model: Any, corpora: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--held-out is the corpus itself"):
-        rote.rate(corpora[0], model, out=tmp_path / "run", held_out=corpora[0], **DRAW)
+        rote.rate(model, corpora[0], out=tmp_path / "run", held_out=corpora[0], **DRAW)
 
 
 def test_options_of_one_kind_of_corpus_leave_the_other_alone(
     model: Any, corpora: tuple[Path, Path], tmp_path: Path
 ) -> None:
     rows = write_jsonl(tmp_path / "c.jsonl", [{"body": corpora[1].joinpath("a1.txt").read_text()}])
-    run = rote.rate(rows, model, out=tmp_path / "run", held_out=corpora[1], text_column="body", glob="*1.txt", **DRAW)
+    run = rote.rate(model, rows, out=tmp_path / "run", held_out=corpora[1], text_column="body", glob="*1.txt", **DRAW)
     assert {json.loads(m)["document"] for m in run.scores["metadata"]} == {"line-1", "a1.txt"}
     with pytest.raises(InputError, match="leave --text-column out"):
-        rote.rate(corpora[1], model, out=tmp_path / "other", text_column="body", **DRAW)
+        rote.rate(model, corpora[1], out=tmp_path / "other", text_column="body", **DRAW)
 
 
 def test_the_command_line(tiny_folder: Path, corpora: tuple[Path, Path], tmp_path: Path) -> None:
@@ -248,8 +248,8 @@ def test_the_command_line(tiny_folder: Path, corpora: tuple[Path, Path], tmp_pat
 
 def test_the_ladder_rises_with_repetitions(bundled: Any, tmp_path: Path) -> None:
     """The bundled model's ladder of known repetitions: no step is below an earlier one beyond their error bars."""
-    examples = read_examples(ROOT / "training/ladder.jsonl", bundled.tokenizer)
-    run = rote.score(examples, bundled, out=tmp_path / "run")
+    examples = as_examples(ROOT / "training/ladder.jsonl", bundled.tokenizer)
+    run = rote.score(bundled, examples, out=tmp_path / "run")
     (found,) = run.summary.schemes.values()
     steps = found.by_repetitions or []
     assert [step.repetitions for step in steps] == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256]

@@ -44,13 +44,15 @@ def same(one: Reconstruction, other: Reconstruction) -> None:
 
 @pytest.fixture
 def whole(model: Any, tmp_path: Path) -> Reconstruction:
-    return rote.reconstruct(SEED, model, out=tmp_path / "whole", **SMALL)
+    return rote.reconstruct(model, SEED, out=tmp_path / "whole", **SMALL)
 
 
 def test_a_book_comes_back_from_its_first_sentences(bundled: Any, alice: str, tmp_path: Path) -> None:
     truth = alice[: alice.index("In another moment down went Alice")]
     seed = alice[: alice.index("So she was considering")]
-    found = rote.reconstruct(seed, bundled, out=tmp_path / "run", truth=truth, beams=2, context="anchored")
+    found = rote.reconstruct(
+        bundled, seed, out=tmp_path / "run", truth=truth, writing=rote.Writing(beams=2, context="anchored")
+    )
     summary = found.summary
     assert summary.seed_tokens == len(bundled.tokenizer(seed.rstrip(), add_special_tokens=False)["input_ids"])
     assert summary.source.dropped == 2
@@ -78,7 +80,7 @@ def test_eos_becomes_a_section_break_or_the_end(bundled: Any, alice: str, tmp_pa
     """The bundled model learned that its book ends with EOS."""
     seed = alice[-500:-120]
     options: dict[str, Any] = {"tokens": 190, "beams": 1}
-    found = rote.reconstruct(seed, bundled, out=tmp_path / "breaks", **options)
+    found = rote.reconstruct(bundled, seed, out=tmp_path / "breaks", **options)
     first = found.summary.breaks[0]
     text = bundled.tokenizer.decode(found.tokens()[: first.token])
     assert text == alice[-500:].rstrip() or alice[-500:].startswith(text)
@@ -86,20 +88,20 @@ def test_eos_becomes_a_section_break_or_the_end(bundled: Any, alice: str, tmp_pa
     assert first == Break(token=first.token, section=2, skipped=0)
     assert found.summary.ended_by == "tokens"
     assert found.summary.tokens >= 190
-    ended = rote.reconstruct(seed, bundled, out=tmp_path / "ends", section_break=None, **options)
+    ended = rote.reconstruct(bundled, seed, out=tmp_path / "ends", writing=rote.Writing(section_break=None), **options)
     assert ended.text == text
     assert ended.summary.ended_by == "eos"
     assert ended.summary.tokens == first.token < 190
-    again = rote.reconstruct(seed, bundled, out=tmp_path / "ends", section_break=None, **options)
+    again = rote.reconstruct(bundled, seed, out=tmp_path / "ends", writing=rote.Writing(section_break=None), **options)
     assert again.text == text
-    missed = rote.reconstruct(seed, bundled, out=tmp_path / "missed", missed_after=20, **options)
+    missed = rote.reconstruct(bundled, seed, out=tmp_path / "missed", writing=rote.Writing(missed_after=20), **options)
     assert missed.text.startswith(text + "\n\nCHAPTER THREE\n")
     assert missed.summary.breaks[0].skipped == 1
 
 
 def test_killed_at_any_moment_it_goes_on_with_the_same_text(model: Any, tiny_folder: Path, tmp_path: Path) -> None:
     """Of the anchored context, whose keys are lost with the process."""
-    whole = rote.reconstruct(SEED, model, out=tmp_path / "whole", context="anchored", **SMALL)
+    whole = rote.reconstruct(model, SEED, out=tmp_path / "whole", writing=rote.Writing(context="anchored"), **SMALL)
     assert len(whole.chunks()) > 20
     folder = tmp_path / "killed"
     command: list[str | Path] = ["reconstruct", "--seed", SEED, "--model", tiny_folder, "--out", folder]
@@ -129,7 +131,7 @@ def test_a_half_written_line_counts_as_absent(whole: Reconstruction, model: Any,
     expected = timeless(whole)
     path.write_bytes(b"".join(lines[:7]) + torn)
     assert len(whole.chunks()) == 7
-    again = rote.reconstruct(SEED, model, out=whole.folder, **SMALL)
+    again = rote.reconstruct(model, SEED, out=whole.folder, **SMALL)
     assert timeless(again) == expected
 
 
@@ -147,7 +149,7 @@ def test_a_damaged_line_is_named(damaged: bytes | None, cause: str, whole: Recon
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:3], damaged or lines[2], *lines[4:]]))
     with pytest.raises(RunError, match=rf"line 4 of .*chunks\.jsonl is damaged \({cause}") as error:
-        rote.reconstruct(SEED, model, out=whole.folder, **SMALL)
+        rote.reconstruct(model, SEED, out=whole.folder, **SMALL)
     assert str(error.value).endswith("). Delete it and all lines after it, then run the same command again.")
     assert str(error.value).count("is damaged") == 1
 
@@ -158,7 +160,7 @@ def test_a_finished_text_is_not_generated_again(
     before = (whole.folder / "chunks.jsonl").stat().st_mtime_ns
     monkeypatch.setattr("rote.jobs.reconstruct.add_chunk", None)
     told: list[tuple[str, int, int]] = []
-    rote.reconstruct(SEED, model, out=whole.folder, **SMALL, progress=lambda *what: told.append(what))
+    rote.reconstruct(model, SEED, out=whole.folder, **SMALL, progress=lambda *what: told.append(what))
     assert (whole.folder / "chunks.jsonl").stat().st_mtime_ns == before
     assert told[0] == ("generated", 160, 160)
 
@@ -167,30 +169,30 @@ def test_the_truth_may_come_later_and_stays(whole: Reconstruction, model: Any) -
     assert whole.summary.similarity is None
     assert whole.truth is None
     truth = SEED + " bank, and of having nothing to do"
-    rote.reconstruct(SEED, model, out=whole.folder, truth=truth, truth_name="alice.txt", **SMALL)
+    rote.reconstruct(model, SEED, out=whole.folder, truth=truth, truth_name="alice.txt", **SMALL)
     first = whole.summary
     assert first.truth is not None
     assert first.truth.name == "alice.txt"
     assert first.similarity is not None
     assert first.similarity.seed_words == len(SEED.split()) - 1  # the random model goes on within its last word
-    rote.reconstruct(SEED, model, out=whole.folder, **SMALL)
+    rote.reconstruct(model, SEED, out=whole.folder, **SMALL)
     assert whole.summary == first
 
 
 def test_another_text_is_refused(whole: Reconstruction, model: Any, text: str, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="beams: the folder has 2, this command 3"):
-        rote.reconstruct(SEED, model, out=whole.folder, **{**SMALL, "beams": 3})
+        rote.reconstruct(model, SEED, out=whole.folder, **{**SMALL, "beams": 3})
     with pytest.raises(RunError, match=r"source\.sha256"):
-        rote.reconstruct(SEED + " bank", model, out=whole.folder, **SMALL)
-    run = rote.scan(text, model, out=tmp_path / "scan", prefix=8, suffix=6, stride=100)
+        rote.reconstruct(model, SEED + " bank", out=whole.folder, **SMALL)
+    run = rote.scan(model, text, out=tmp_path / "scan", windows=rote.Windows(prefix=8, suffix=6, stride=100))
     with pytest.raises(RunError, match="kind: the folder has 'scan', this command 'reconstruct'"):
-        rote.reconstruct(SEED, model, out=run.folder, **SMALL)
+        rote.reconstruct(model, SEED, out=run.folder, **SMALL)
     with pytest.raises(RunError, match="kind: the folder has 'reconstruct'"):
-        rote.scan(text, model, out=whole.folder, prefix=8, suffix=6, stride=100)
+        rote.scan(model, text, out=whole.folder, windows=rote.Windows(prefix=8, suffix=6, stride=100))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "generated.txt").write_text("my novel")
     with pytest.raises(RunError, match="belongs to no reconstruction"):
-        rote.reconstruct(SEED, model, out=tmp_path / "other", **SMALL)
+        rote.reconstruct(model, SEED, out=tmp_path / "other", **SMALL)
 
 
 def test_what_makes_no_sense_is_refused_before_anything_is_written(model: Any, tmp_path: Path) -> None:
@@ -204,7 +206,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(model: Any, t
         (SEED, {**SMALL, "context_tokens": 9999}, "use at most 127"),
     ):
         with pytest.raises(InputError, match=says):
-            rote.reconstruct(seed, model, out=out, **options)
+            rote.reconstruct(model, seed, out=out, **options)
     assert not out.exists()
 
 
@@ -258,7 +260,7 @@ def test_command_line(tiny_folder: Path, tmp_path: Path, whole: Reconstruction) 
 
 
 def test_an_unfinished_one_with_a_truth_is_said_to_be_unfinished(model: Any, tmp_path: Path) -> None:
-    found = rote.reconstruct(SEED, model, out=tmp_path, truth=f"{SEED} bank, and of having nothing to do", **SMALL)
+    found = rote.reconstruct(model, SEED, out=tmp_path, truth=f"{SEED} bank, and of having nothing to do", **SMALL)
     for name in ("summary.json", "generated.txt"):
         (found.folder / name).unlink()
     done = rote_here("report", tmp_path)

@@ -34,7 +34,7 @@ SMALL_SHARDS = "import rote.jobs.engine; rote.jobs.engine.SHARD_FLOPS['cpu'] = 1
 
 def test_a_run_is_what_the_library_computes(model: Any, text: str, tmp_path: Path) -> None:
     schemes = [Scheme(), Scheme(temperature=0.5, top_k=None), rote.GREEDY]
-    run = rote.scan(text, model, out=tmp_path / "run", schemes=schemes, **SIZES)
+    run = rote.scan(model, text, out=tmp_path / "run", schemes=schemes, **SIZES)
     examples = rote.windows(text, model.tokenizer, **SIZES)
     results = [
         result
@@ -77,7 +77,7 @@ def test_given_examples_keep_their_metadata(model: Any, tmp_path: Path) -> None:
         Example("twice", (5, 6), (7,), metadata={"repetitions": 2, "split": "train", "source": "a book"}),
         Example("unknown", (5, 6), (8, 9)),
     ]
-    run = rote.score(given, model, out=tmp_path / "run")
+    run = rote.score(model, given, out=tmp_path / "run")
     rows = run.scores.to_dicts()
     assert [(r["example_id"], r["repetitions"], r["split"], r["start"]) for r in rows] == [
         ("twice", 2, "train", None),
@@ -90,14 +90,14 @@ def test_given_examples_keep_their_metadata(model: Any, tmp_path: Path) -> None:
 
 def test_examples_with_one_id_are_refused(model: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="more than one example with the id 'x'"):
-        rote.score([Example("x", (1,), (2,)), Example("x", (3,), (4,))], model, out=tmp_path / "run")
+        rote.score(model, [Example("x", (1,), (2,)), Example("x", (3,), (4,))], out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_the_summary_is_the_table_counted(bundled: Any, alice: str, gatsby: str, tmp_path: Path) -> None:
     tau = 0.01
     text = alice[30_000:30_900] + gatsby[50_000:50_600]  # probabilities from 0 to nearly 1
-    run = rote.scan(text, bundled, out=tmp_path / "run", prefix=6, suffix=12, stride=15, tau=tau)
+    run = rote.scan(bundled, text, out=tmp_path / "run", windows=rote.Windows(prefix=6, suffix=12, stride=15), tau=tau)
     summary, rows = run.summary, run.scores.to_dicts()
     (scheme,) = summary.schemes
     found, covered = summary.schemes[scheme].rates, summary.schemes[scheme].coverage
@@ -147,7 +147,7 @@ def test_what_the_model_warned_of_at_load_stands_in_the_summary(model: Any, text
     raw.forward = doubled
     with pytest.warns(UserWarning, match="do not give the model's logits"):
         odd = HuggingFaceModel(raw, model.tokenizer, name="odd")
-    run = rote.scan(text, odd, out=tmp_path / "run", **SIZES)
+    run = rote.scan(odd, text, out=tmp_path / "run", **SIZES)
     (warning,) = run.summary.warnings
     assert warning.startswith("odd: base model and output embedding do not give the model's logits")
     assert warning in " ".join(rote_here("report", run.folder).out.split())
@@ -158,8 +158,8 @@ def test_the_summary_of_stopped_rows_leaves_room_for_them(
 ) -> None:
     text = gatsby[50_000:51_500] + alice[30_000:30_500]
     sizes: dict[str, Any] = {"prefix": 10, "suffix": 20, "stride": 15}
-    early = rote.scan(text, bundled, out=tmp_path / "early", stop_early=True, **sizes)
-    full = rote.scan(text, bundled, out=tmp_path / "full", **sizes)
+    early = rote.scan(bundled, text, out=tmp_path / "early", stop_early=True, **sizes)
+    full = rote.scan(bundled, text, out=tmp_path / "full", **sizes)
     (scheme,) = full.summary.schemes
     before, after = early.summary.schemes[scheme], full.summary.schemes[scheme]
     assert before.rates.stopped > 0
@@ -205,7 +205,9 @@ def test_kill_minus_nine_again_and_again(bundled: Any, alice: str, tmp_path: Pat
     finished = rote_here(*command)
     assert finished.code == 0, finished.err
     assert "can be drawn out" in finished.out
-    undisturbed = rote.scan(text, bundled, out=tmp_path / "undisturbed", name="book.txt", prefix=30, suffix=30)
+    undisturbed = rote.scan(
+        bundled, text, out=tmp_path / "undisturbed", name="book.txt", windows=rote.Windows(prefix=30, suffix=30)
+    )
     same_table(Run.open(folder), undisturbed)
 
 
@@ -225,17 +227,17 @@ def test_killed_around_every_file_that_appears(
             raise Killed
 
     monkeypatch.setattr(os, "replace", dying)
-    rote.scan(text, model, out=tmp_path / "counted", **SIZES)
+    rote.scan(model, text, out=tmp_path / "counted", **SIZES)
     total = writes
     assert total == 8  # text, manifest, four shards, summary, report
     for number in range(1, total + 1):
         folder = tmp_path / str(number)
         writes, fatal = 0, number
         with pytest.raises(Killed):
-            rote.scan(text, model, out=folder, **SIZES)
+            rote.scan(model, text, out=folder, **SIZES)
         assert bool(list(folder.rglob("*.part"))) == (when == "before")
         fatal = 0
-        same_table(rote.scan(text, model, out=folder, **SIZES), undisturbed)
+        same_table(rote.scan(model, text, out=folder, **SIZES), undisturbed)
         assert not list(folder.rglob("*.part"))
 
 
@@ -244,20 +246,20 @@ def test_leftover_parts_of_shards_are_not_read(undisturbed: Run, model: Any, tex
     (undisturbed.folder / "scores" / ".000000.parquet.part").write_bytes(b"PAR1 half a shard")
     (undisturbed.folder / "scores" / ".000009.parquet.part").write_bytes(b"")
     assert_frame_equal(Run(undisturbed.folder).scores, table, check_exact=True)
-    again = rote.scan(text, model, out=undisturbed.folder, **SIZES)
+    again = rote.scan(model, text, out=undisturbed.folder, **SIZES)
     assert_frame_equal(again.scores, table, check_exact=True)
 
 
 def test_a_finished_run_is_not_scored_again(undisturbed: Run, model: Any, text: str) -> None:
     before = {p: p.stat().st_mtime_ns for p in undisturbed.shards()}
-    again = rote.scan(text, model, out=undisturbed.folder, **SIZES)
+    again = rote.scan(model, text, out=undisturbed.folder, **SIZES)
     assert {p: p.stat().st_mtime_ns for p in again.shards()} == before
 
 
 def test_progress_starts_where_the_run_stood(undisturbed: Run, model: Any, text: str) -> None:
     undisturbed.shards()[-1].unlink()
     told: list[tuple[str, int, int]] = []
-    rote.scan(text, model, out=undisturbed.folder, **SIZES, progress=lambda *what: told.append(what))
+    rote.scan(model, text, out=undisturbed.folder, **SIZES, progress=lambda *what: told.append(what))
     scored = [(done, total) for what, done, total in told if what == "scored"]
     total = undisturbed.summary.examples
     assert scored[0] == (SMALLEST_SHARD, total)
@@ -301,7 +303,9 @@ def test_sigint_says_how_to_go_on(bundled: Any, alice: str, tmp_path: Path) -> N
     assert "run the command that made it again" in unfinished.err
 
     assert rote_here(*command).code == 0
-    undisturbed = rote.scan(text, bundled, out=tmp_path / "undisturbed", name="book.txt", prefix=30, suffix=30)
+    undisturbed = rote.scan(
+        bundled, text, out=tmp_path / "undisturbed", name="book.txt", windows=rote.Windows(prefix=30, suffix=30)
+    )
     same_table(Run.open(folder), undisturbed)
 
 

@@ -22,12 +22,12 @@ from tests.jobs.support import wait_for_shards
 
 @pytest.fixture(scope="module")
 def examples(model: Any, text: str) -> list[rote.Example]:
-    return rote.windows(text, model.tokenizer, prefix=8, suffix=6, stride=100)
+    return rote.windows(text, model.tokenizer, rote.Windows(prefix=8, suffix=6, stride=100))
 
 
 def test_every_point_is_what_scoring_it_alone_gives(model: Any, examples: list[rote.Example], tmp_path: Path) -> None:
     schemes = [Scheme(top_k=40), Scheme(3.0, None), Scheme(1.0, None, 0.9)]
-    swept = sweep(examples, model, out=tmp_path / "s", schemes=schemes, prefixes=[4, 8], suffixes=[6, 1, 3], tau=1e-6)
+    swept = sweep(model, examples, out=tmp_path / "s", schemes=schemes, prefixes=[4, 8], suffixes=[6, 1, 3], tau=1e-6)
     found = swept.result
     assert (found.lengths.prefix, found.lengths.suffix) == ([4, 8], [1, 3, 6])
     assert len(found.points) == 3 * 2 * 3
@@ -53,27 +53,27 @@ def test_every_point_is_what_scoring_it_alone_gives(model: Any, examples: list[r
 def test_the_parts_are_runs_and_are_not_scored_again(
     model: Any, examples: list[rote.Example], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = sweep(examples, model, out=tmp_path, schemes=[Scheme(), GREEDY], prefixes=[4, 8])
+    first = sweep(model, examples, out=tmp_path, schemes=[Scheme(), GREEDY], prefixes=[4, 8])
     assert rote.Run.open(tmp_path / "prefix-4").manifest.schemes == ["temperature=1 top_k=40", "greedy"]
     monkeypatch.setattr("rote.jobs.engine.verbatim", None)  # whoever scores, fails
-    again = sweep(examples, model, out=tmp_path, schemes=[Scheme(), GREEDY], prefixes=[4, 8])
+    again = sweep(model, examples, out=tmp_path, schemes=[Scheme(), GREEDY], prefixes=[4, 8])
     assert again.result == first.result
 
 
 def test_a_sweep_s_folder_is_no_run_and_other_lengths_are_named(
     model: Any, examples: list[rote.Example], tmp_path: Path
 ) -> None:
-    sweep(examples, model, out=tmp_path, prefixes=[4])
+    sweep(model, examples, out=tmp_path, prefixes=[4])
     with pytest.raises(rote.RunError, match=r"holds a sweep; give one of its runs, such as .*prefix-4\."):
         rote.Run.open(tmp_path)
     with pytest.raises(rote.RunError, match=r"sweep\.suffix: the folder has 6, this command 3"):
-        sweep(examples, model, out=tmp_path, prefixes=[4], suffixes=[3])
+        sweep(model, examples, out=tmp_path, prefixes=[4], suffixes=[3])
 
 
 def test_the_report_is_written_and_written_anew(model: Any, examples: list[rote.Example], tmp_path: Path) -> None:
     schemes = [Scheme(top_k=40), Scheme(3.0, None)]
     found = sweep(
-        examples, model, out=tmp_path, name="<b>x</b>", schemes=schemes, prefixes=[4, 8], suffixes=[2, 6], tau=1e-9
+        model, examples, out=tmp_path, name="<b>x</b>", schemes=schemes, prefixes=[4, 8], suffixes=[2, 6], tau=1e-9
     ).result
     page = tmp_path / "report.html"
     first = page.read_bytes()
@@ -98,7 +98,7 @@ def test_the_report_is_written_and_written_anew(model: Any, examples: list[rote.
 
 
 def test_a_report_needs_all_runs_of_the_sweep(model: Any, examples: list[rote.Example], tmp_path: Path) -> None:
-    sweep(examples, model, out=tmp_path, prefixes=[4, 8])
+    sweep(model, examples, out=tmp_path, prefixes=[4, 8])
     (tmp_path / "prefix-4").rename(tmp_path / "elsewhere")
     done = rote_here("report", tmp_path)
     assert (done.code, done.out) == (1, "")
@@ -120,14 +120,14 @@ def test_lengths_that_examples_do_not_have_are_refused(
     model: Any, examples: list[rote.Example], tmp_path: Path
 ) -> None:
     with pytest.raises(rote.InputError, match="has a prefix of 8 tokens, fewer than 9"):
-        sweep(examples, model, out=tmp_path, prefixes=[9])
+        sweep(model, examples, out=tmp_path, prefixes=[9])
     with pytest.raises(rote.InputError, match="whole numbers of at least 1"):
-        sweep(examples, model, out=tmp_path, suffixes=[0])
+        sweep(model, examples, out=tmp_path, suffixes=[0])
     uneven = [*examples, rote.Example("short", (5, 6), (7, 8))]
     with pytest.raises(rote.InputError, match="prefixes have from 2 to 8 tokens"):
-        sweep(uneven, model, out=tmp_path)
+        sweep(model, uneven, out=tmp_path)
     with pytest.raises(rote.InputError, match="no examples"):
-        sweep([], model, out=tmp_path)
+        sweep(model, [], out=tmp_path)
 
 
 def test_the_command_line(tiny_folder: Path, alice: str, tmp_path: Path) -> None:

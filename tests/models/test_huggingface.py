@@ -72,7 +72,11 @@ def test_bundled(bundled: Any) -> None:
 
 def test_the_fingerprint_is_that_of_the_stored_weights(bundled: Any, tmp_path: Path) -> None:
     folder = tiny.copy_bundled(tmp_path / "moved")
-    same = [bundled, rote.load("bundled", device="cpu"), rote.load(folder, device="cpu", dtype="bfloat16")]
+    same = [
+        bundled,
+        rote.load("bundled", rote.ModelOptions(device="cpu")),
+        rote.load(folder, rote.ModelOptions(device="cpu", dtype="bfloat16")),
+    ]
     assert [model.identity().dtype for model in same] == ["float32", "float32", "bfloat16"]
     (fingerprint,) = {model.identity().fingerprint for model in same}
     assert len(fingerprint) == 32
@@ -81,7 +85,7 @@ def test_the_fingerprint_is_that_of_the_stored_weights(bundled: Any, tmp_path: P
     name = "model.layers.4.mlp.up_proj.weight"
     weights[name][3, 5] += 0.01
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    assert rote.load(folder, device="cpu").identity().fingerprint != fingerprint
+    assert rote.load(folder, rote.ModelOptions(device="cpu")).identity().fingerprint != fingerprint
 
 
 def test_the_fingerprint_of_large_files_sees_every_mebibyte(tmp_path: Path) -> None:
@@ -107,7 +111,9 @@ def test_another_tokenizer_has_another_identity(tiny_folder: Path, tmp_path: Pat
     shutil.copytree(tiny_folder, tmp_path / "other")
     path = tmp_path / "other" / "tokenizer.json"
     path.write_text(path.read_text().replace('"add_prefix_space": false', '"add_prefix_space": true', 1))
-    one, other = (rote.load(folder, device="cpu").identity() for folder in (tiny_folder, tmp_path / "other"))
+    one, other = (
+        rote.load(folder, rote.ModelOptions(device="cpu")).identity() for folder in (tiny_folder, tmp_path / "other")
+    )
     assert {name for name in vars(one) if getattr(one, name) != getattr(other, name)} == {"name", "tokenizer"}
 
 
@@ -116,7 +122,7 @@ def test_another_tokenizer_has_another_identity(tiny_folder: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(("policy", "fed"), [("auto", 0), ("always", 0), ("never", None)])
 def test_bos_policies_feed_what_they_say(policy: Any, fed: int | None, tiny_folder: Path) -> None:
-    model: Any = rote.load(tiny_folder, device="cpu", bos=policy)
+    model: Any = rote.load(tiny_folder, rote.ModelOptions(device="cpu", bos=policy))
     assert model.bos_id == model.identity().bos_token == fed
     assert model.identity().bos == policy
     agrees_with_raw_transformers(model, fed)
@@ -126,20 +132,20 @@ def test_bos_policies_feed_what_they_say(policy: Any, fed: int | None, tiny_fold
 def test_a_tokenizer_without_bos(tiny_folder: Path, tmp_path: Path) -> None:
     folder = tiny.without_bos(Path(shutil.copytree(tiny_folder, tmp_path / "model")))
     for policy in ("auto", "never"):
-        model: Any = rote.load(folder, device="cpu", bos=policy)
+        model: Any = rote.load(folder, rote.ModelOptions(device="cpu", bos=policy))
         assert model.bos_id is None
     agrees_with_raw_transformers(model, None)
     with pytest.raises(InputError, match=r"bos='always', but the tokenizer of .* has no BOS token; use bos='auto'"):
-        rote.load(folder, device="cpu", bos="always")
+        rote.load(folder, rote.ModelOptions(device="cpu", bos="always"))
     with pytest.raises(InputError, match="empty prefix"):
         rote.verbatim(model, [Example("x", (), (5,))])
 
 
 def test_bos_takes_a_place_in_the_context(tiny_folder: Path) -> None:
     example = Example("x", (5,) * 100, (6,) * 29)  # 128 positions are fed
-    assert rote.verbatim(rote.load(tiny_folder, device="cpu", bos="never"), [example])
+    assert rote.verbatim(rote.load(tiny_folder, rote.ModelOptions(device="cpu", bos="never")), [example])
     with pytest.raises(InputError, match=r"context of 128 positions: 'x' \(129 positions\)"):
-        rote.verbatim(rote.load(tiny_folder, device="cpu"), [example])
+        rote.verbatim(rote.load(tiny_folder, rote.ModelOptions(device="cpu")), [example])
 
 
 # --- architectures
@@ -150,7 +156,7 @@ def test_architectures(architecture: str, tmp_path: Path) -> None:
     folder = tiny.save(tmp_path / architecture, architecture)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)  # a model whose head must be used whole would warn
-        model: Any = rote.load(folder, device="cpu")
+        model: Any = rote.load(folder, rote.ModelOptions(device="cpu"))
     assert (model.context_length, model.vocabulary, model.eos_ids) == (128, tiny.VOCABULARY, {1})
     tokens = torch.from_numpy(np.random.default_rng(1).integers(0, tiny.VOCABULARY, (3, 40)))
     with torch.no_grad():
@@ -220,13 +226,14 @@ def test_a_model_without_a_stated_context_is_unlimited() -> None:
 
 def test_bfloat16_stays_within_the_stated_tolerance(bundled: Any, alice: str, gatsby: str) -> None:
     """One logit, alone and beside longer rows; and against float32, which rounds the same stored weights nowhere."""
-    model: Any = rote.load("bundled", device="cpu", dtype="bfloat16")
+    model: Any = rote.load("bundled", rote.ModelOptions(device="cpu", dtype="bfloat16"))
     assert model.logit_tolerance > bundled.logit_tolerance
-    windows = rote.windows(alice[9_000:11_000], model.tokenizer, stride=200)
+    windows = rote.windows(alice[9_000:11_000], model.tokenizer, rote.Windows(stride=200))
     windows += [
-        Example(f"g{e.id}", e.prefix, e.suffix) for e in rote.windows(gatsby[:2000], model.tokenizer, stride=400)
+        Example(f"g{e.id}", e.prefix, e.suffix)
+        for e in rote.windows(gatsby[:2000], model.tokenizer, rote.Windows(stride=400))
     ]
-    long = rote.windows(alice[:3000], model.tokenizer, prefix=200, suffix=50, stride=3000)
+    long = rote.windows(alice[:3000], model.tokenizer, rote.Windows(prefix=200, suffix=50, stride=3000))
     together = rote.verbatim(model, [*windows, *long], SCHEMES, batch_size=64)[: len(windows) * len(SCHEMES)]
     alone = [result for example in windows for result in rote.verbatim(model, [example], SCHEMES, batch_size=1)]
     exempt = total = 0
@@ -256,7 +263,7 @@ def test_missing_tensors_are_not_made_up(tiny_folder: Path, tmp_path: Path) -> N
     del weights["model.layers.1.mlp.up_proj.weight"]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match=r"lack 1 of the model's tensors \(the first: model\.layers\.1\.mlp\.up_proj"):
-        rote.load(folder, device="cpu")
+        rote.load(folder, rote.ModelOptions(device="cpu"))
 
 
 def test_special_tokens_beyond_the_vocabulary_do_no_harm_unless_fed(tiny_folder: Path, tmp_path: Path) -> None:
@@ -267,14 +274,14 @@ def test_special_tokens_beyond_the_vocabulary_do_no_harm_unless_fed(tiny_folder:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|unused|>"]})
     tokenizer.save_pretrained(folder)
-    model = rote.load(folder, device="cpu")
+    model = rote.load(folder, rote.ModelOptions(device="cpu"))
     text = "What does <|unused|> mean here, and <|unused|> there? " * 3
-    assert rote.verbatim(model, rote.windows(text, model.tokenizer, prefix=10, suffix=5, stride=40))
+    assert rote.verbatim(model, rote.windows(text, model.tokenizer, rote.Windows(prefix=10, suffix=5, stride=40)))
 
     tokenizer.bos_token = "<|unused|>"
     tokenizer.save_pretrained(folder)
     with pytest.raises(ModelError, match="ids up to 4096, but the model's vocabulary ends at 4095"):
-        rote.load(folder, device="cpu")
+        rote.load(folder, rote.ModelOptions(device="cpu"))
 
 
 # --- GGUF
@@ -283,12 +290,14 @@ def test_special_tokens_beyond_the_vocabulary_do_no_harm_unless_fed(tiny_folder:
 def test_gguf(tmp_path: Path, bundled: Any) -> None:
     raw = tiny.build("llama", tie_word_embeddings=False)
     path = tiny.write_gguf(tmp_path / "tiny.gguf", raw, bundled.tokenizer)
-    model: Any = rote.load(path, device="cpu")
+    model: Any = rote.load(path, rote.ModelOptions(device="cpu"))
     tokens = torch.arange(2, 30)[None]
     torch.testing.assert_close(model.head(model.hidden(tokens)), raw(tokens).logits, rtol=0, atol=1e-5)
     assert (model.bos_id, model.eos_ids, model.context_length, model.vocabulary) == (0, {1}, 128, tiny.VOCABULARY)
     text = "Alice was beginning to get very tired of sitting by her sister on the bank. Would 10 do?"
-    examples = [rote.windows(text, m.tokenizer, prefix=5, suffix=5, stride=20) for m in (model, bundled)]
+    examples = [rote.windows(text, m.tokenizer, rote.Windows(prefix=5, suffix=5, stride=20)) for m in (model, bundled)]
     assert examples[0] == examples[1]
     agrees_with_raw_transformers(model, 0)
-    assert model.fingerprint == rote.load(path, device="cpu", dtype="bfloat16").identity().fingerprint
+    assert (
+        model.fingerprint == rote.load(path, rote.ModelOptions(device="cpu", dtype="bfloat16")).identity().fingerprint
+    )

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(5400)]
 def test_the_bundled_model_writes_its_book(bundled: Any, alice: str, tmp_path: Path) -> None:
     """With the cheaper of the two contexts; docs/guide/reconstruct.md has the other's result, which is the same."""
     seed = alice[: alice.index("So she was considering")]
-    found = rote.reconstruct(seed, bundled, out=tmp_path / "run", truth=alice, context="anchored")
+    found = rote.reconstruct(bundled, seed, out=tmp_path / "run", truth=alice, writing=rote.Writing(context="anchored"))
     compared = found.summary.similarity
     assert compared is not None
     assert compared.word_ratio >= 0.95

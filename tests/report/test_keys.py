@@ -76,14 +76,14 @@ def folders(bundled: Any, alice: str, gatsby: str, tmp_path_factory: pytest.Temp
     hot = rote.Scheme(temperature=1.5, top_k=None)  # what the model knows comes out with all sorts of probabilities
     mixed = alice[3000:5500] + gatsby[5000:6500] + alice[9000:10500]
     made = [
-        rote.scan(mixed, bundled, out=root / "scan", name="a 1<b> book.txt", stride=90, schemes=[rote.Scheme(), hot]),
-        rote.scan(mixed, bundled, out=root / "stopped", stride=130, schemes=[hot], tau=0.01, stop_early=True),
+        rote.scan(bundled, mixed, out=root / "scan", name="a 1<b> book.txt", windows=rote.Windows(stride=90), schemes=[rote.Scheme(), hot]),
+        rote.scan(bundled, mixed, out=root / "stopped", windows=rote.Windows(stride=130), schemes=[hot], tau=0.01, stop_early=True),
         rote.scan(
-            alice[3000:3900] + gatsby[5000:5400], bundled, out=root / "near", stride=180, schemes=[hot],
-            near=rote.Near(tolerance=2, budget=200, samples=10),
+            bundled, alice[3000:3900] + gatsby[5000:5400], out=root / "near", windows=rote.Windows(stride=180), schemes=[hot],
+            near=rote.Near(tolerance=2, budget=200, samples=10, gap=0.0, until="budget"),
         ),
-        rote.scan(gatsby[5000:6000], bundled, out=root / "nothing", stride=150),
-        rote.scan(mixed, bundled, out=root / "within", stride=50, within=[(100, 400), (900, 1000)]),
+        rote.scan(bundled, gatsby[5000:6000], out=root / "nothing", windows=rote.Windows(stride=150)),
+        rote.scan(bundled, mixed, out=root / "within", windows=rote.Windows(stride=50), within=[(100, 400), (900, 1000)]),
         _scored(bundled, root / "score", hot),
         _rated(bundled, alice, gatsby, root),
     ]  # fmt: skip
@@ -104,7 +104,7 @@ def _scored(model: Any, out: Path, scheme: rote.Scheme) -> Run:
         name = NASTY[place // 10] if place % 10 == 9 else one["id"]
         metadata = {**one["metadata"], "repetitions": place if place else None}
         examples.append(Example(name, tuple(one["prefix"]), tuple(one["suffix"][:20]), metadata=metadata))
-    return rote.score(examples, model, out=out, name="ladder.jsonl", schemes=[scheme])
+    return rote.score(model, examples, out=out, name="ladder.jsonl", schemes=[scheme])
 
 
 def _rated(model: Any, alice: str, gatsby: str, root: Path) -> Run:
@@ -112,7 +112,9 @@ def _rated(model: Any, alice: str, gatsby: str, root: Path) -> Run:
     short = [{"id": f"short-{i}", "text": gatsby[i : i + 500], "repetitions": 0} for i in range(5000, 7000, 500)]
     unseen = [{"id": f"gatsby-{i}", "text": gatsby[i : i + 900]} for i in range(9000, 14000, 900)]
     corpus, held_out = write_jsonl(root / "corpus.jsonl", known + short), write_jsonl(root / "unseen.jsonl", unseen)
-    return rote.rate(corpus, model, out=root / "rate", held_out=held_out, documents=5, examples=3, runs=2)
+    return rote.rate(
+        model, corpus, out=root / "rate", held_out=held_out, draw=rote.Draw(documents=5, examples=3, runs=2)
+    )
 
 
 KINDS = ("scan", "stopped", "near", "nothing", "within", "score", "rate")

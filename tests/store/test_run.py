@@ -40,14 +40,14 @@ def test_a_truncated_shard_is_named_and_can_be_made_again(
     for act in (
         lambda: Run(folder).scores,
         lambda: Run(folder).report(),
-        lambda: rote.scan(text, model, out=folder, **SIZES),
+        lambda: rote.scan(model, text, out=folder, **SIZES),
     ):
         with pytest.raises(RunError, match=r"000002\.parquet is damaged .* Delete it and run the command that made"):
             act()
     shard.unlink()
     with pytest.raises(RunError, match="unfinished"):
         Run(folder).report()
-    same_table(rote.scan(text, model, out=folder, **SIZES), undisturbed)
+    same_table(rote.scan(model, text, out=folder, **SIZES), undisturbed)
 
 
 def test_a_flipped_bit_never_gives_another_number(undisturbed: Run) -> None:
@@ -77,7 +77,7 @@ def test_a_parquet_file_that_is_no_shard_is_refused(undisturbed: Run) -> None:
 def test_a_damaged_manifest_is_named(undisturbed: Run, model: Any, text: str) -> None:
     (undisturbed.folder / "manifest.json").write_text('{"format": 1,')
     with pytest.raises(RunError, match=r"cannot read .*manifest\.json"):
-        rote.scan(text, model, out=undisturbed.folder, **SIZES)
+        rote.scan(model, text, out=undisturbed.folder, **SIZES)
     assert "manifest.json" in rote_here("report", undisturbed.folder).err
 
 
@@ -116,10 +116,10 @@ def test_disk_full_then_not(
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         with pytest.raises(RunError, match=r"cannot write .*: No space left on device\. Free some space"):
-            rote.scan(text, model, out=folder, **SIZES)
+            rote.scan(model, text, out=folder, **SIZES)
     assert not list(folder.rglob("*.part"))
     assert len(list((folder / "scores").iterdir())) == min(max(after - 2, 0), 4)
-    same_table(rote.scan(text, model, out=folder, **SIZES), undisturbed)
+    same_table(rote.scan(model, text, out=folder, **SIZES), undisturbed)
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_a_folder_that_cannot_be_made(model: Any, text: str, tmp_path: Path) -> 
     (tmp_path / "file").write_text("in the way")
     for out in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(RunError, match=r"cannot make the folder .*file.* Choose another --out"):
-            rote.scan(text, model, out=out, **SIZES)
+            rote.scan(model, text, out=out, **SIZES)
     assert (tmp_path / "file").read_text() == "in the way"
 
 
@@ -174,13 +174,13 @@ def test_a_folder_without_permission(model: Any, text: str, tmp_path: Path) -> N
     folder = tmp_path / "locked"
     folder.mkdir(mode=0o500)
     with pytest.raises(RunError, match="not writable"):
-        rote.scan(text, model, out=folder, **SIZES)
+        rote.scan(model, text, out=folder, **SIZES)
 
 
 def test_a_lock_that_cannot_be_written(model: Any, text: str, tmp_path: Path) -> None:
     (tmp_path / ".lock").mkdir()
     with pytest.raises(RunError, match=r"cannot write .*\.lock"):
-        rote.scan(text, model, out=tmp_path, **SIZES)
+        rote.scan(model, text, out=tmp_path, **SIZES)
 
 
 @cases(60)
@@ -200,7 +200,7 @@ def test_decoded_tokens_end_where_their_text_does(bundled: Any, text: str) -> No
 
 
 def test_texts_of_examples_that_were_changed_are_refused(model: Any, tmp_path: Path) -> None:
-    run = rote.score([rote.Example("a", (5, 6), (7, 8))], model, out=tmp_path / "run")
+    run = rote.score(model, [rote.Example("a", (5, 6), (7, 8))], out=tmp_path / "run")
     path = run.folder / "examples.jsonl"
     whole = path.read_text()
     for changed in (whole.replace('"suffix_text": "', '"suffix_text": "forged '), whole[:-20], ""):
@@ -215,13 +215,13 @@ def test_texts_of_examples_that_were_changed_are_refused(model: Any, tmp_path: P
 
 
 def test_a_scan_says_how_much_of_the_text_it_looked_at(model: Any, text: str, tmp_path: Path) -> None:
-    run = rote.scan(text, model, out=tmp_path / "run", prefix=8, suffix=6, stride=150)
+    run = rote.scan(model, text, out=tmp_path / "run", windows=rote.Windows(prefix=8, suffix=6, stride=150))
     seen = {c for start, end in run.scores.select("suffix_start", "suffix_end").rows() for c in range(start, end)}
     between = max(seen) + 1 - min(seen) - len(seen)
     assert run.summary.looked_at == LookedAt(characters=len(seen), share=len(seen) / len(text), gaps=between)
     words = "\n".join(summary_lines(run.finished))
     assert "were not looked at, and no share of the text can be larger than that" in words
-    close = rote.scan(text, model, out=tmp_path / "close", prefix=8, suffix=6, stride=5)
+    close = rote.scan(model, text, out=tmp_path / "close", windows=rote.Windows(prefix=8, suffix=6, stride=5))
     assert "not looked at" not in "\n".join(summary_lines(close.finished))
 
 
@@ -289,7 +289,7 @@ def test_the_text_is_the_one_that_was_scored_or_an_error(undisturbed: Run, text:
 
 def test_examples_keep_their_texts_and_near_verbatim_columns(model: Any, tmp_path: Path) -> None:
     given = [rote.Example("a", (5, 6), (7, 8), metadata={"source": "Brontë"}), rote.Example("b", (9,), (10,))]
-    run = rote.score(given, model, out=tmp_path / "run")
+    run = rote.score(model, given, out=tmp_path / "run")
     assert run.text is None
     passages, entries = run.texts, run.examples
     assert [entry.id for entry in entries] == ["a", "b"]
@@ -342,7 +342,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 def test_what_stands_in_the_place_of_a_file_is_left_there(model: Any, text: str, tmp_path: Path) -> None:
     (tmp_path / "text.txt").mkdir()
     with pytest.raises(RunError, match=r"text\.txt is there already"):
-        rote.scan(text, model, out=tmp_path, **SIZES)
+        rote.scan(model, text, out=tmp_path, **SIZES)
     assert (tmp_path / "text.txt").is_dir()
 
 

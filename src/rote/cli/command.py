@@ -18,7 +18,7 @@ import typer
 from rich.markup import escape
 
 import rote
-from rote.cli.items import Item, items, kind_of, shown_default
+from rote.cli.items import Item, items, job_of, kind_of, shown_default
 from rote.cli.screen import interrupted_by, messages, print_json, progress
 from rote.errors import InputError, RoteError, argument
 
@@ -88,7 +88,7 @@ class Command:
             self.show(result, asked)
 
     def _result(self, values: dict[str, Any]) -> tuple[Any, Asked]:
-        job = getattr(rote, self.name)
+        job = job_of(self.name)
         asked = arguments(items(self.name), values)
         with progress() as tell:
             follows = {"progress": tell} if "progress" in job.__annotations__ else {}

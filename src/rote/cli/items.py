@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
+from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
 from types import UnionType
@@ -60,7 +61,13 @@ class Item:
 @cache
 def items(name: str) -> tuple[Item, ...]:
     """Everything that a command can be told, in the order of its function's arguments."""
-    return tuple(_items(getattr(rote, name)))
+    return tuple(_items(job_of(name)))
+
+
+def job_of(name: str) -> Callable[..., Any]:
+    """The library's function that a command calls: of its name, in a module of its name."""
+    job: Callable[..., Any] = getattr(import_module(f"rote.jobs.{name}"), name)
+    return job
 
 
 def _items(job: Callable[..., Any]) -> Iterator[Item]:

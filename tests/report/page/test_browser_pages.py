@@ -36,12 +36,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runs(bundled: Any, alice: str, gatsby: str, folder: Path) -> list[Run]:
     """One text, known in parts, read by three: with bounds, hot and given up early, and without a BOS token."""
     text = alice[3000:4300] + NASTY + gatsby[5000:5600] + alice[9000:10_000]
-    hot, no_bos = rote.Scheme(temperature=1.5, top_k=None), rote.load("bundled", device="cpu", bos="never")
-    near = rote.Near(tolerance=2, budget=150)
+    hot, no_bos = (
+        rote.Scheme(temperature=1.5, top_k=None),
+        rote.load("bundled", rote.ModelOptions(device="cpu", bos="never")),
+    )
+    near = rote.Near(tolerance=2, budget=150, gap=0.0, until="budget")
     return [
-        rote.scan(text, bundled, out=folder / "near", stride=150, near=near),
-        rote.scan(text, bundled, out=folder / "hot", stride=150, schemes=[hot], stop_early=True),
-        rote.scan(text, no_bos, out=folder / "no-bos", stride=150),
+        rote.scan(bundled, text, out=folder / "near", windows=rote.Windows(stride=150), near=near),
+        rote.scan(bundled, text, out=folder / "hot", windows=rote.Windows(stride=150), schemes=[hot], stop_early=True),
+        rote.scan(no_bos, text, out=folder / "no-bos", windows=rote.Windows(stride=150)),
     ]
 
 
@@ -60,7 +63,7 @@ def examples(bundled: Any, alice: str, folder: Path) -> Path:
         made.append(Example(name, tuple(tokens[:40]), tuple(tokens[40:60])))
     hot = rote.Scheme(temperature=2.0, top_k=None)
     for name, scheme in (("cold", rote.Scheme()), ("warm", hot)):
-        rote.score(made, bundled, out=folder / name, name="texts.jsonl", schemes=[scheme])
+        rote.score(bundled, made, out=folder / name, name="texts.jsonl", schemes=[scheme])
     return rote.compare([folder / "cold", folder / "warm"], top=2).write(folder / "examples")
 
 
@@ -70,7 +73,7 @@ def swept(bundled: Any, folder: Path) -> Path:
     given = [Example(one["id"], tuple(one["prefix"]), tuple(one["suffix"][:20])) for one in map(json.loads, lines)]
     schemes = [rote.Scheme(), rote.Scheme(temperature=2.0, top_k=None), rote.Scheme(top_k=None, top_p=0.9)]
     rote.sweep(
-        given, bundled, out=folder / "sweep", name="ladder.jsonl", schemes=schemes, prefixes=[25, 50], suffixes=[10, 20]
+        bundled, given, out=folder / "sweep", name="ladder.jsonl", schemes=schemes, prefixes=[25, 50], suffixes=[10, 20]
     )
     return folder / "sweep/report.html"
 
@@ -80,7 +83,7 @@ def reconstructed(bundled: Any, alice: str, folder: Path) -> Path:
     start = alice.index("Alice was beginning")
     truth = alice[start : start + 1300].replace("she", "they <b>5</b>")
     found = rote.reconstruct(
-        alice[start : start + 57], bundled, out=folder / "reconstruction", truth=truth, beams=1, context="anchored",
+        bundled, alice[start : start + 57], out=folder / "reconstruction", truth=truth, writing=rote.Writing(beams=1, context="anchored"),
         name="seed 1.txt", truth_name="truth 2.txt",
     )  # fmt: skip
     return found.folder / "report.html"
@@ -89,7 +92,9 @@ def reconstructed(bundled: Any, alice: str, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def written(bundled: Any, alice: str, folder: Path) -> Path:
     start = alice.index("Alice was beginning")
-    found = rote.reconstruct(alice[start : start + 57], bundled, out=folder / "written", tokens=60, beams=2)
+    found = rote.reconstruct(
+        bundled, alice[start : start + 57], out=folder / "written", writing=rote.Writing(tokens=60, beams=2)
+    )
     return found.folder / "report.html"
 
 

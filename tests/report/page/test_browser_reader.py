@@ -33,10 +33,14 @@ TAU = math.log(0.001)
 def scanned(bundled: Any, alice: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A text that is known in parts, with everything in it that could break a page."""
     text = alice[3000:5200] + NASTY + "x<y " * 2500 + "\n" + alice[8000:9500]
-    near = rote.Near(tolerance=2, budget=90, until="worthwhile")  # of what is not known, a first pass is enough
+    near = rote.Near(
+        tolerance=2, budget=90, until="worthwhile", gap=0.0
+    )  # of what is not known, a first pass is enough
     hot = rote.Scheme(temperature=1.5, top_k=None)  # what the model knows comes out with all sorts of probabilities
     out = tmp_path_factory.mktemp("runs") / "nasty"
-    return rote.scan(text, bundled, out=out, prefix=25, suffix=30, stride=60, near=near, schemes=[hot])
+    return rote.scan(
+        bundled, text, out=out, windows=rote.Windows(prefix=25, suffix=30, stride=60), near=near, schemes=[hot]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +52,7 @@ def scored(bundled: Any, alice: str, tmp_path_factory: pytest.TempPathFactory) -
     for name, part in zip(ids, parts, strict=True):
         tokens = tokenize(part, add_special_tokens=False)
         examples.append(Example(name, tuple(tokens[:50]), tuple(tokens[50:80]), metadata={"split": "train"}))
-    return rote.score(examples, bundled, out=tmp_path_factory.mktemp("runs") / "examples")
+    return rote.score(bundled, examples, out=tmp_path_factory.mktemp("runs") / "examples")
 
 
 @pytest.fixture
@@ -172,7 +176,7 @@ def test_where_windows_were_given_up_a_strip_claims_no_more_than_is_known(
 ) -> None:
     """Of a window given up early only a bound is known, so that no highest probability below tau can be told."""
     text = alice[3000:4500] + gatsby[5000:7500]
-    run = rote.scan(text, bundled, out=tmp_path / "run", stride=30, tau=0.01, stop_early=True)
+    run = rote.scan(bundled, text, out=tmp_path / "run", windows=rote.Windows(stride=30), tau=0.01, stop_early=True)
     rows = run.scores
     assert rows["stopped"].any()
     known = best_by_character(rows.filter(~rows["stopped"]), len(text), "log_prob")
