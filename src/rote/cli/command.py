@@ -180,8 +180,8 @@ def _load(known: tuple[Item, ...], given: Mapping[Item, Any], asked: dict[str, A
     """Load the model. A command on a finished run loads the run's own, unless something is said about it."""
     own = {item.name: value for item, value in given.items() if item.of == "model"}
     name = own.pop("name", None)
-    for path in (value for value in asked.values() if isinstance(value, Path)):
-        if not path.exists():
+    for item, path in given.items():  # before the minute that loading a model may take
+        if isinstance(path, Path) and item.name != "out" and not path.exists():
             raise InputError(f"{path}: there is no such file or folder. Check the path.")
     if "run" not in asked:
         with messages.status(f"loading {escape(name or 'bundled')}"):

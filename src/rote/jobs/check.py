@@ -17,6 +17,7 @@ from rote.jobs.open import RunLike, as_run
 from rote.models.base import GeneratingModel, ModelIdentity
 from rote.options import Option, require_whole
 from rote.progress import Progress, quiet
+from rote.report.text.cards import checked_card
 from rote.scheme import GREEDY, Scheme
 from rote.store.manifest import Source, refuse_other_model
 from rote.store.run import StoredRun
@@ -60,6 +61,15 @@ class Checked:
     smallest_p_value: float
     smallest_of_all: float
     outputs: int
+
+    def frame(self) -> pl.DataFrame:
+        """A row per passage."""
+        return pl.DataFrame(
+            [{k: v for k, v in vars(p).items() if k not in ("attempts", "outputs")} for p in self.passages]
+        )
+
+    def _repr_html_(self) -> str:
+        return checked_card({p.example_id: p for p in self.passages}, self.scheme, self.outside_interval)
 
 
 def check(

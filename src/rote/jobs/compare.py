@@ -26,6 +26,7 @@ from rote.options import Option, require_whole
 from rote.report.figures.comparison import run_label
 from rote.report.page.comparison import render_comparison
 from rote.report.page.pack import PackedRun
+from rote.report.text.cards import comparison_card
 from rote.scheme import Scheme
 from rote.store.comparison import (
     ComparedModel,
@@ -98,6 +99,13 @@ class Comparison:
         page = self.page()
         write_comparison(Path(folder), self.result, self.table)
         return write_page(Path(folder), page)
+
+    def frame(self) -> pl.DataFrame:
+        """A row per passage that all runs have."""
+        return self.table
+
+    def _repr_html_(self) -> str:
+        return comparison_card(self.result)
 
     def page(self) -> str:
         """The comparison as HTML, with what is shown of single passages."""

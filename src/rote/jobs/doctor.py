@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 import rote
+from rote.report.text.cards import facts_card
 
 NEEDED = ("torch", "transformers", "pyarrow", "polars", "rapidfuzz")
 EXTRAS = {
@@ -25,6 +26,9 @@ class Doctor:
     """What was looked at, and what was found: by name, in words."""
 
     facts: dict[str, str]
+
+    def _repr_html_(self) -> str:
+        return facts_card("This machine", self.facts)
 
 
 def doctor() -> Doctor:

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal, get_args
+from typing import Annotated, Any, BinaryIO, Literal, get_args
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rote.errors import InputError, RunError, argument
+from rote.errors import InputError, RoteError, RunError, argument
 from rote.options import Option, require_known
 from rote.progress import Progress, quiet, stopping
 from rote.report.export.harness import Samples, file_date, folder_name, results, tasks
@@ -26,6 +26,11 @@ from rote.store.run import StoredRun
 from rote.store.sweep import StoredSweep
 
 Format = Literal["csv", "jsonl", "parquet", "lm-eval"]
+FrameKind = Literal["polars", "pandas"]
+NO_TABLE = (
+    "{} holds a reconstruction, which has no table of scores. Load its files as they are: generated.txt is the text, "
+    "chunks.jsonl has a line per step, diff.jsonl one per stretch that differs from the truth."
+)
 NUL = "␀"
 """What stands in a CSV file for the character NUL, at which many readers end a text."""
 
@@ -69,11 +74,7 @@ def _exported(stored: Stored, to: Format, out: str | Path | None, scheme: str, t
         case StoredSweep() | StoredComparison():
             return _export_table(stored, to, out, scheme)
         case StoredReconstruction():
-            raise RunError(
-                f"{stored.folder} holds a reconstruction, which has no table of scores. Load its files as they are: "
-                "generated.txt is the text, chunks.jsonl has a line per step, diff.jsonl one per stretch that differs "
-                "from the truth."
-            )
+            raise RunError(NO_TABLE.format(stored.folder))
         case StoredRun():
             chosen = _schemes(stored.folder, stored.manifest.schemes, scheme)
             total = stored.summary.examples * len(chosen)  # and refuses a run that is unfinished
@@ -82,22 +83,48 @@ def _exported(stored: Stored, to: Format, out: str | Path | None, scheme: str, t
             return _export_run(stored, to, out, chosen, tell, total)
 
 
+def frame(folder: Folder, kind: FrameKind = "polars", *, scheme: str = "all") -> Any:
+    """The table that `export` writes, as a polars.DataFrame or a pandas.DataFrame."""
+    require_known("kind", kind, get_args(FrameKind))
+    table = _frame(as_stored(folder), scheme)
+    if kind == "polars":
+        return table
+    try:
+        return table.to_pandas()
+    except ImportError as error:
+        raise RoteError("a pandas frame needs pandas: pip install 'rote[pandas]'.") from error
+
+
+def _frame(stored: Stored, scheme: str) -> pl.DataFrame:
+    match stored:
+        case StoredRun():
+            chosen = _schemes(stored.folder, stored.manifest.schemes, scheme)
+            _ = stored.summary  # refuses a run that is unfinished
+            return pl.concat(_tables(stored, chosen, _metadata_kinds(stored), quiet))
+        case StoredSweep() | StoredComparison():
+            return _table(stored, scheme)
+        case StoredReconstruction():
+            raise RunError(NO_TABLE.format(stored.folder))
+
+
 def _export_run(
     run: StoredRun, to: Format, out: str | Path | None, chosen: Sequence[str], tell: Progress, total: int
 ) -> Exported:
-    passages, kinds, manifest = run.texts, _metadata_kinds(run), run.manifest
-
-    def tables() -> Iterator[pl.DataFrame]:
-        done = 0
-        for part in run.parts():
-            rows = part.filter(pl.col("scheme").is_in(chosen))
-            yield score_rows(rows, manifest=manifest, passages=passages.__getitem__, kinds=kinds)
-            done += rows.height
-            tell("exported", done, total)
-
-    path = _target(run.folder, to, out)
-    rows, nul = _write(path, to, tables())
+    kinds, path = _metadata_kinds(run), _target(run.folder, to, out)
+    rows, nul = _write(path, to, _tables(run, chosen, kinds, lambda what, done, of: tell(what, done, total)))
     return Exported((path,), rows, nul, metadata_kept_whole=kinds is None)
+
+
+def _tables(
+    run: StoredRun, chosen: Sequence[str], kinds: dict[str, Kind] | None, tell: Progress
+) -> Iterator[pl.DataFrame]:
+    """The rows of a run, shard by shard, for people to read."""
+    passages, done = run.texts, 0
+    for part in run.parts():
+        rows = part.filter(pl.col("scheme").is_in(chosen))
+        yield score_rows(rows, manifest=run.manifest, passages=passages.__getitem__, kinds=kinds)
+        done += rows.height
+        tell("exported", done, done)
 
 
 def _schemes(folder: Path, known: Sequence[str], asked: str) -> list[str]:
@@ -118,18 +145,21 @@ def _export_table(stored: StoredSweep | StoredComparison, to: Format, out: str |
     folder = stored.folder
     if to == "lm-eval":
         raise InputError(f"{folder} holds no run but a table about several; export one of its runs to lm-eval.")
+    table, path = _table(stored, scheme), _target(folder, to, out)
+    rows, nul = _write(path, to, iter([table]))
+    return Exported((path,), rows, nul)
+
+
+def _table(stored: StoredSweep | StoredComparison, scheme: str) -> pl.DataFrame:
+    folder = stored.folder
     if isinstance(stored, StoredSweep):
         table = sweep_rows(stored.result)
         known = list(dict.fromkeys(table["scheme"]))
-        table = table.filter(pl.col("scheme").is_in(_schemes(folder, known, scheme)))
-    else:
-        if scheme != "all":
-            raise InputError(f"{folder} holds a comparison: {argument('scheme')} does not apply to it; leave it out.")
-        _ = stored.result  # refuses a comparison of another format, or damaged
-        table = stored.differences
-    path = _target(folder, to, out)
-    rows, nul = _write(path, to, iter([table]))
-    return Exported((path,), rows, nul)
+        return table.filter(pl.col("scheme").is_in(_schemes(folder, known, scheme)))
+    if scheme != "all":
+        raise InputError(f"{folder} holds a comparison: {argument('scheme')} does not apply to it; leave it out.")
+    _ = stored.result  # refuses a comparison of another format, or damaged
+    return stored.differences
 
 
 def _target(folder: Path, to: Format, out: str | Path | None) -> Path:

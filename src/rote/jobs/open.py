@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rote.errors import argument
 from rote.models.base import LogitModel, ModelOptions, load
@@ -17,7 +17,7 @@ from rote.store.run import StoredRun
 from rote.store.sweep import StoredSweep
 
 if TYPE_CHECKING:
-    from rote.jobs.export import Exported, Format
+    from rote.jobs.export import Exported, Format, FrameKind
     from rote.jobs.figures import DrawnFigures
     from rote.report.figures.mpl.draw import FileFormat, Style
 
@@ -56,6 +56,15 @@ class _Handle:
 
         return figures(self.folder, out=out, format=format, style=style, scheme=scheme, progress=progress)[0]
 
+    def frame(self, kind: FrameKind = "polars") -> Any:
+        """Its rows as a data frame, a `polars` or a `pandas` one, with the columns that `export` writes.
+
+        Of a run: a row per example and scheme, with p_z and the texts of prefix and suffix.
+        """
+        from rote.jobs.export import frame
+
+        return frame(self, kind)  # type: ignore[arg-type]  # every handle is something stored
+
     def export(
         self, to: Format, *, out: str | Path | None = None, scheme: str = "all", progress: Progress | None = None
     ) -> Exported:
@@ -73,6 +82,12 @@ class Run(_Handle, StoredRun):
     def open(cls, folder: str | Path) -> Run:
         """A finished or unfinished run; anything else is an error that says what it is."""
         return cls(stores.open_run(folder).folder)
+
+    def _repr_html_(self) -> str:
+        from rote.report.text.cards import card, run_card
+
+        finished = (self.folder / "summary.json").exists()
+        return run_card(self.view) if finished else card(f"{self.folder}: {self.progress()}")
 
     @property
     def model_options(self) -> ModelOptions:
@@ -94,15 +109,30 @@ class Run(_Handle, StoredRun):
 class Sweep(_Handle, StoredSweep):
     """A sweep over schemes, prompt lengths and suffix lengths; `result` is sweep.json."""
 
+    def _repr_html_(self) -> str:
+        from rote.report.text.cards import sweep_card
+
+        return sweep_card(self.result)
+
 
 @dataclass(frozen=True)
 class SavedComparison(_Handle, StoredComparison):
     """A comparison that was written to a folder; `result` is comparison.json."""
 
+    def _repr_html_(self) -> str:
+        from rote.report.text.cards import comparison_card
+
+        return comparison_card(self.result)
+
 
 @dataclass(frozen=True)
 class Reconstruction(_Handle, StoredReconstruction):
     """A text that a model wrote on, and its comparison with the truth."""
+
+    def _repr_html_(self) -> str:
+        from rote.report.text.cards import reconstruction_card
+
+        return reconstruction_card(self.manifest, self.summary)
 
 
 def open(folder: str | Path) -> Run | Sweep | SavedComparison | Reconstruction:

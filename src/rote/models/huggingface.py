@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
@@ -62,6 +63,14 @@ class HuggingFaceModel:
             for layer in _layers(self._base):
                 layer.compile()  # one graph serves every layer: compiling takes seconds, not a minute
             self.compiled = True
+
+    def __repr__(self) -> str:
+        own = self.identity()
+        return f"<{own.name}: {own.parameters:,} parameters, {own.dtype} on {own.device}, BOS {own.bos}>"
+
+    def _repr_html_(self) -> str:
+        rows = (f"<tr><td>{escape(k)}</td><td>{escape(str(v))}</td></tr>" for k, v in vars(self.identity()).items())
+        return f"<table>{''.join(rows)}</table>"
 
     @property
     def context_length(self) -> int | None:

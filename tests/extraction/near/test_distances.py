@@ -67,7 +67,6 @@ def more() -> Iterator[None]:
     """Their files in the package's path, their definitions in the reference; nothing else knows of them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(distances, "__path__", [*distances.__path__, str(FOLDER)])
-        patch.setattr(options, "iter_modules", lambda _: iter_modules(distances.__path__))
         for name, measure in MORE.items():
             patch.setitem(reference.DISTANCES, name, measure)
         yield

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from pkgutil import iter_modules
 from typing import Annotated, Literal, get_args
 
 from rote.errors import InputError, argument
+from rote.extraction.near import distances as package
 from rote.options import Option, Seed, refuse_idle, require_known, require_whole
 
 Method = Literal["fork", "beam", "sample"]
@@ -22,7 +22,7 @@ MOST_EDITS = (1 << 12) - 1
 
 def distances() -> list[str]:
     """The names of all distances, each of which is a module of `rote.extraction.near.distances`."""
-    return sorted(module.name for module in iter_modules([str(Path(__file__).parent / "distances")]))[::-1]
+    return sorted((module.name for module in iter_modules(package.__path__)), reverse=True)
 
 
 @dataclass(frozen=True, slots=True)

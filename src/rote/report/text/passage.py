@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+
+import polars as pl
 
 from rote.models.base import ModelIdentity
 from rote.report.text import numbers
@@ -81,6 +83,16 @@ class ShownPassage:
     kind: str
     source: Source
     runs: list[PassageOfRun]
+
+    def frame(self) -> pl.DataFrame:
+        """A row per token and run."""
+        rows = [{"run": run.name, **asdict(token)} for run in self.runs for token in run.tokens]
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    def _repr_html_(self) -> str:
+        from rote.report.text.cards import passage_card
+
+        return passage_card(self)
 
 
 _MARKS = str.maketrans({"\n": "⏎", "\r": "␍", "\t": "⇥"})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
+
+import polars as pl
 
 from rote.analysis.coverage import HotSpot, Rank, Span
 from rote.analysis.matter import Place
@@ -51,6 +53,15 @@ class Spots:
     hot_spots: int
     characters: int
     spots: list[Spot]
+
+    def frame(self) -> pl.DataFrame:
+        """A row per hot-spot."""
+        return pl.DataFrame([asdict(spot) for spot in self.spots], schema=[field.name for field in fields(Spot)])
+
+    def _repr_html_(self) -> str:
+        from rote.report.text.cards import spots_card
+
+        return spots_card(self)
 
 
 def told(listed: Spots, scan: RunView) -> list[str]:
