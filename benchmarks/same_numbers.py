@@ -209,12 +209,12 @@ COMMANDS = [
 # The command line scans with one scheme at a time; Python with as many as one likes.
 SCHEMES = """
 import pathlib, rote
-model = rote.load("bundled", device="cpu", dtype="float32", bos="auto")
+model = rote.load("bundled", rote.ModelOptions(device="cpu", dtype="float32", bos="auto"))
 schemes = [rote.Scheme(temperature=1.8, top_k=40), rote.Scheme(temperature=1.0, top_k=None, top_p=0.9), rote.GREEDY]
 near = rote.Near(distance="hamming", tolerance=2, method="fork", budget=250, eos="ignore", gap=0.01, until="budget")
 for name, text, stride, asked in (("schemes", "mixed.txt", 100, None), ("schemes-near", "short.txt", 180, near)):
     content = pathlib.Path("texts", text).read_text(encoding="utf-8")
-    rote.scan(content, model, out=f"runs/{name}", name=text, prefix=40, suffix=20, stride=stride, schemes=schemes,
+    rote.scan(model, content, out=f"runs/{name}", name=text, windows=rote.Windows(40, 20, stride), schemes=schemes,
               tau=0.001, stop_early=False, near=asked, batch_size=16)
 """
 

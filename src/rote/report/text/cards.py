@@ -51,10 +51,16 @@ def sentence(text: str) -> Markup:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
-    head = Markup("").join(Markup('<th style="text-align:left">{}</th>').format(numbers.typeset(c)) for c in columns)
+    head = Markup("").join(
+        Markup('<th style="text-align:left;padding:.1em .8em .1em 0">{}</th>').format(numbers.typeset(c))
+        for c in columns
+    )
     body = Markup("").join(
         Markup("<tr>{}</tr>").format(
-            Markup("").join(Markup('<td style="text-align:left">{}</td>').format(numbers.typeset(c)) for c in row)
+            Markup("").join(
+                Markup('<td style="text-align:left;padding:.1em .8em .1em 0">{}</td>').format(numbers.typeset(c))
+                for c in row
+            )
         )
         for row in rows
     )
@@ -93,8 +99,9 @@ def _bars(shown: Sequence[int | None]) -> Markup:
         for high in [3 + 21 * level / (LEVELS - 1)]
     )
     return Markup(
-        '<svg viewBox="0 0 {} 24" preserveAspectRatio="none" style="width:100%;height:24px;'
-        'border:1px solid rgba(128,128,128,.5)" role="img" aria-label="probability along the text">{}</svg>'
+        '<svg viewBox="0 0 {} 24" preserveAspectRatio="none" shape-rendering="crispEdges" role="img" '
+        'aria-label="probability along the text" '
+        'style="width:100%;height:24px;border:1px solid rgba(128,128,128,.5)">{}</svg>'
     ).format(len(shown), bars)
 
 
