@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rote.analysis.rates import log_prob_bounds
-from rote.errors import InputError
+from rote.errors import InputError, argument
 from rote.store.summary import Coverage, Longest
 
 Span = Literal["suffix", "example"]
@@ -103,7 +103,7 @@ def hot_spots(
     if rank not in ("length", "probability"):
         raise InputError(f"hot-spots are ranked by 'length' or 'probability', not by {rank!r}.")
     if top is not None and top < 1:
-        raise InputError(f"top is how many hot-spots to give and must be at least 1, not {top}.")
+        raise InputError(f"{argument('top')} is how many hot-spots to give and must be at least 1, not {top}.")
     _check_length(length)
     lower, upper = log_prob_bounds(scores)
     starts, ends = spans(scores, span)

@@ -84,7 +84,7 @@ class Command:
             sys.exit(1)
         if as_json:
             print_json(content_of(asked.get("folder") if isinstance(result, Path) else result))
-        else:
+        if not as_json or result is None:  # why there is none is said on standard error
             self.show(result, asked)
 
     def _result(self, values: dict[str, Any]) -> tuple[Any, Asked]:

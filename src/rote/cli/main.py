@@ -87,7 +87,7 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         with interrupted_by(leave):
-            code = app(standalone_mode=False)
+            code = app(prog_name="rote", standalone_mode=False)
     except RoteError as error:
         if "--debug" in sys.argv:
             raise

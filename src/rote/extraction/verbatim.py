@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from rote.corpus.formats import Examples, as_examples
 from rote.decoding import TargetScores
 from rote.errors import InputError, argument
 from rote.extraction.passes import Doubts, Floats, Row, Scorer, cost_of
+from rote.extraction.results import Results
 from rote.models.base import LogitModel, ScoringModel, SuffixScorer, TokenModel
 from rote.options import BatchSize, require_whole
 from rote.progress import Progress, quiet
@@ -54,6 +56,11 @@ class Verbatim:
         """p_z; 0.0 also where log p_z is finite but below the smallest float."""
         return math.exp(self.log_prob)
 
+    def told(self) -> dict[str, Any]:
+        """Its numbers by name; p_z is an upper bound where it was stopped."""
+        own = {"scheme": str(self.scheme), "p_z": self.prob, "log_prob": self.log_prob}
+        return {**own, "greedy": self.greedy, "stopped": self.stopped}
+
 
 def verbatim(
     model: ScoringModel,
@@ -63,7 +70,7 @@ def verbatim(
     tau: float | None = None,
     batch_size: BatchSize = "auto",
     progress: Progress | None = None,
-) -> list[Verbatim]:
+) -> Results[Verbatim]:
     """Score every example under every scheme: a flat list, for each example, for each scheme.
 
     With `tau`, an example may be given up after its first few suffix tokens once it is certain that it ends below tau
@@ -73,11 +80,19 @@ def verbatim(
     """
     examples, schemes = as_examples(examples, model.tokenizer), as_schemes(schemes)
     check(model, examples, schemes, tau, batch_size)
+    scored = _scored(model, examples, schemes, tau, batch_size, progress or quiet)
+    return Results(scored, examples, model.tokenizer)
+
+
+def _scored(
+    model: ScoringModel, examples: Sequence[Example], schemes: tuple[Scheme, ...], tau: float | None,
+    batch_size: BatchSize, progress: Progress,
+) -> list[Verbatim]:  # fmt: skip
     if not examples:
         return []
     # What may turn out to be the greedy output is not given up: greedy decoding is asked about, too.
     asked = schemes if tau is None else (*schemes, GREEDY)
-    tell = _counting(progress or quiet, len(examples))
+    tell = _counting(progress, len(examples))
     if not isinstance(model, LogitModel):
         return _listed(model, examples, schemes, tell)
     scorer = Scorer(model, examples, asked, batch_size)

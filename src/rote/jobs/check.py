@@ -13,8 +13,9 @@ from rote.analysis.empirical import Agreement, agreement, smallest_of, spread_ov
 from rote.corpus.windows import Windows, windows
 from rote.errors import InputError, RunError, argument
 from rote.extraction.generations import generations
+from rote.frames import FrameKind, frame_of
 from rote.jobs.open import RunLike, as_run
-from rote.models.base import GeneratingModel, ModelIdentity
+from rote.models.base import GeneratingModel, ModelIdentity, TokenModel
 from rote.options import Option, require_whole
 from rote.progress import Progress, quiet
 from rote.report.text.cards import checked_card
@@ -62,11 +63,11 @@ class Checked:
     smallest_of_all: float
     outputs: int
 
-    def frame(self) -> pl.DataFrame:
+    def frame(self, kind: FrameKind = "polars") -> Any:
         """A row per passage."""
-        return pl.DataFrame(
-            [{k: v for k, v in vars(p).items() if k not in ("attempts", "outputs")} for p in self.passages]
-        )
+        left_out = ("attempts", "outputs")
+        rows = [{name: value for name, value in vars(p).items() if name not in left_out} for p in self.passages]
+        return frame_of(rows, kind)
 
     def _repr_html_(self) -> str:
         return checked_card({p.example_id: p for p in self.passages}, self.scheme, self.outside_interval)
@@ -74,7 +75,7 @@ class Checked:
 
 def check(
     run: Annotated[RunLike, Option("A finished run folder.")],
-    model: GeneratingModel | None = None,
+    model: TokenModel | None = None,
     *,
     scheme: Annotated[str | None, Option("Which of the run's schemes, as it names it.", default="its first")] = None,
     samples: Annotated[int, Option("Generations per passage.")] = 1000,
@@ -107,7 +108,7 @@ def check(
     tell = progress or quiet
     if model is None:
         tell("loaded", 0, 1)
-        model = given.load_model()  # type: ignore[assignment]  # asked next
+        model = given.load_model()
         tell("loaded", 1, 1)
     if not isinstance(model, GeneratingModel):
         raise InputError("this model cannot generate by itself; the check needs one that transformers loads.")

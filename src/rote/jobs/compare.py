@@ -19,6 +19,7 @@ from rote.analysis.groups import documents_of, sampled_rates, with_origin
 from rote.analysis.near.rates import near_rates
 from rote.analysis.rates import rates
 from rote.errors import InputError, RunError, argument
+from rote.frames import FrameKind, frame_of
 from rote.jobs.open import RunLike, as_run
 from rote.jobs.report import write_page
 from rote.jobs.summary import THRESHOLDS
@@ -100,9 +101,9 @@ class Comparison:
         write_comparison(Path(folder), self.result, self.table)
         return write_page(Path(folder), page)
 
-    def frame(self) -> pl.DataFrame:
+    def frame(self, kind: FrameKind = "polars") -> Any:
         """A row per passage that all runs have."""
-        return self.table
+        return frame_of(self.table, kind)
 
     def _repr_html_(self) -> str:
         return comparison_card(self.result)

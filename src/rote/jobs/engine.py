@@ -85,8 +85,8 @@ def searchable(model: ScoringModel) -> LogitModel:
     """The model, if its logits are at hand; some sources of models only score given suffixes."""
     if not isinstance(model, LogitModel):
         raise ModelError(
-            f"{model.identity().name} gives the probabilities of given tokens alone, and near-verbatim searches need "
-            f"its logits: load the model itself, or leave {argument('near')} out."
+            f"{model.identity().name} gives the probabilities of given tokens alone, and near-verbatim searches and "
+            f"reconstructions need its logits: load the model itself, or leave {argument('near')} out."
         )
     return model
 
@@ -187,6 +187,7 @@ def _score_shard(folder: Path, index: int, part: Sequence[Example], job: Job, te
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RuntimeWarning)
         near: list[NearColumns] = []
+        results: Sequence[Verbatim]
         if job.near is None:
             tau = job.tau if job.stop_early else None
             results = verbatim(job.model, part, job.schemes, tau=tau, batch_size=job.batch_size, progress=tell)

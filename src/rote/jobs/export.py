@@ -13,7 +13,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rote.errors import InputError, RoteError, RunError, argument
+from rote.errors import InputError, RunError, argument
+from rote.frames import FrameKind, frame_of
 from rote.options import Option, require_known
 from rote.progress import Progress, quiet, stopping
 from rote.report.export.harness import Samples, file_date, folder_name, results, tasks
@@ -26,7 +27,6 @@ from rote.store.run import StoredRun
 from rote.store.sweep import StoredSweep
 
 Format = Literal["csv", "jsonl", "parquet", "lm-eval"]
-FrameKind = Literal["polars", "pandas"]
 NO_TABLE = (
     "{} holds a reconstruction, which has no table of scores. Load its files as they are: generated.txt is the text, "
     "chunks.jsonl has a line per step, diff.jsonl one per stretch that differs from the truth."
@@ -85,14 +85,7 @@ def _exported(stored: Stored, to: Format, out: str | Path | None, scheme: str, t
 
 def frame(folder: Folder, kind: FrameKind = "polars", *, scheme: str = "all") -> Any:
     """The table that `export` writes, as a polars.DataFrame or a pandas.DataFrame."""
-    require_known("kind", kind, get_args(FrameKind))
-    table = _frame(as_stored(folder), scheme)
-    if kind == "polars":
-        return table
-    try:
-        return table.to_pandas()
-    except ImportError as error:
-        raise RoteError("a pandas frame needs pandas: pip install 'rote[pandas]'.") from error
+    return frame_of(_frame(as_stored(folder), scheme), kind)
 
 
 def _frame(stored: Stored, scheme: str) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from rote.corpus.windows import Windows, windows
 from rote.errors import InputError, argument
 from rote.jobs.open import Run, as_run
 from rote.jobs.scan import scan
-from rote.jobs.spots import AT, At, ScanLike, finished_scan
+from rote.jobs.spots import AT, At, ScanLike, check_at, finished_scan
 from rote.models.base import ScoringModel
 from rote.options import Batch, Option
 from rote.progress import Progress, quiet
@@ -36,6 +36,7 @@ def longer(
     Schemes and tau are those of the scan, and so is the model, unless another is given on purpose. The manifest says
     `within` which regions the windows start. None: the scan has no hot-spot at `at`, and nothing was written.
     """
+    check_at(at)
     given = as_run(run)
     scanned, tell = finished_scan(given), progress or quiet
     spots = hot_spots(scanned.rows, scanned.length, at)

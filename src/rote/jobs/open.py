@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rote.errors import argument
+from rote.frames import FrameKind
 from rote.models.base import LogitModel, ModelOptions, load
 from rote.progress import Progress
 from rote.store import open as stores
@@ -17,7 +18,7 @@ from rote.store.run import StoredRun
 from rote.store.sweep import StoredSweep
 
 if TYPE_CHECKING:
-    from rote.jobs.export import Exported, Format, FrameKind
+    from rote.jobs.export import Exported, Format
     from rote.jobs.figures import DrawnFigures
     from rote.report.figures.mpl.draw import FileFormat, Style
 

@@ -14,7 +14,7 @@ from rote.corpus.formats import Text, as_text, typed_text
 from rote.corpus.windows import lone_surrogate, plain_backend
 from rote.errors import InputError, RunError, argument
 from rote.extraction.text.writing import Plan, Writing
-from rote.jobs.engine import run_folder
+from rote.jobs.engine import run_folder, searchable
 from rote.jobs.open import Reconstruction
 from rote.jobs.report import report_reconstruction
 from rote.models.base import LogitModel
@@ -77,6 +77,7 @@ def _reconstructed(
 ) -> Reconstruction:  # fmt: skip
     from rote.extraction.text.reconstruct import check_writing, longest_context
 
+    searchable(model)
     backend = plain_backend(model.tokenizer)
 
     def encode(text: str) -> list[int]:

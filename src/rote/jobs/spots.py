@@ -8,7 +8,7 @@ from typing import Annotated
 
 from rote.analysis.coverage import Rank, Span, hot_spots
 from rote.analysis.matter import part, read_body
-from rote.errors import RunError
+from rote.errors import InputError, RunError, argument
 from rote.jobs.open import RunLike, as_run
 from rote.options import Option
 from rote.report.text.spots import Spot, Spots
@@ -36,6 +36,7 @@ def spots(
     By "length": longest first. By "probability": the one with the most likely window first. `body`: the characters
     that are the work; what lies outside is front and back matter. Without it, that is guessed.
     """
+    check_at(at)
     scan = finished_scan(run)
     text = scan.text
     marked = None if body is None else read_body(body, len(text))
@@ -65,6 +66,11 @@ def spots(
         characters=sum(spot.characters for spot in every),
         spots=listed,
     )
+
+
+def check_at(at: float) -> None:
+    if not 0 < at <= 1:
+        raise InputError(f"{argument('at')} is a probability and must lie in (0, 1], not {at}.")
 
 
 def finished_scan(given: RunLike) -> RunView:

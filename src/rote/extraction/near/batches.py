@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rote.decoding import Support, TargetScores, support, target_scores
-from rote.errors import ModelError
+from rote.errors import ModelError, argument
 from rote.extraction.passes import HEAD_BYTES, compiled_scores, out_of_memory, send
 from rote.models.base import LogitModel
 from rote.scheme import Scheme
@@ -235,7 +235,7 @@ class Reader:
         if rows == 1:
             raise ModelError(
                 f"out of memory with a single row in the batch (example {label!r}); use a smaller model, a 16-bit "
-                "dtype, or fewer sequences at once (batch_size)."
+                f"dtype, or fewer sequences at once ({argument('batch_size')})."
             ) from error
         self.positions = max(1, self.positions // 2)
         if torch.cuda.is_available():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from rote.extraction.near.distance import levenshtein
 from rote.extraction.near.options import EosPolicy, Method, Until
@@ -82,6 +82,13 @@ class NearVerbatim:
     @property
     def verdict(self) -> Verdict:
         return verdict(self.lower, self.upper, self.tau)
+
+    def told(self) -> dict[str, Any]:
+        """Its numbers by name."""
+        exact = {} if self.verbatim is None else {"p_z": self.verbatim.prob}
+        estimate = {} if self.estimate is None else {"estimate": self.estimate.mean, "error": self.estimate.error}
+        bounds = {"lower": self.lower, "upper": self.upper, "verdict": self.verdict}
+        return {"scheme": str(self.scheme), **exact, **bounds, **estimate}
 
 
 @dataclass(frozen=True, slots=True)

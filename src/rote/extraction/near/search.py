@@ -17,6 +17,7 @@ from rote.extraction.near.fork import Forks, Search, first_cost
 from rote.extraction.near.montecarlo import Sampler, estimate
 from rote.extraction.near.options import Near, Variant
 from rote.extraction.near.results import Estimate, Goal, NearVerbatim
+from rote.extraction.results import Results
 from rote.extraction.verbatim import check, from_scores
 from rote.models.base import LogitModel
 from rote.odds import wilson
@@ -39,7 +40,7 @@ def near_verbatim(
     candidates: int = 8,
     batch_size: BatchSize = "auto",
     progress: Progress | None = None,
-) -> list[NearVerbatim]:
+) -> Results[NearVerbatim]:
     """Bound, for every example, the probability that one generation is near the suffix; `near` says what that means.
 
     `tau` is the probability that counts as extraction. No search reads more positions than the model's memory holds,
@@ -55,7 +56,7 @@ def near_verbatim(
     if candidates < 0:
         raise InputError(f"{argument('candidates')} must be at least 0, not {candidates}.")
     if not examples:
-        return []
+        return Results([], examples, model.tokenizer)
     published = near.method == "beam" and near.variant != "closing"
     metric = metric_of(near.distance, near.tolerance, near.eos, published=published)
 
@@ -81,7 +82,7 @@ def near_verbatim(
         tell("scored", done, len(examples))
     every = [r for r in results if r is not None]
     assert len(every) == len(examples)
-    return every
+    return Results(every, examples, model.tokenizer)
 
 
 def greedy_distances(

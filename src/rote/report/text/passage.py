@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
-import polars as pl
-
+from rote.frames import FrameKind, frame_of
 from rote.models.base import ModelIdentity
 from rote.report.text import numbers
 from rote.report.text.comparison import aligned
@@ -84,10 +84,9 @@ class ShownPassage:
     source: Source
     runs: list[PassageOfRun]
 
-    def frame(self) -> pl.DataFrame:
+    def frame(self, kind: FrameKind = "polars") -> Any:
         """A row per token and run."""
-        rows = [{"run": run.name, **asdict(token)} for run in self.runs for token in run.tokens]
-        return pl.DataFrame(rows, infer_schema_length=None)
+        return frame_of([{"run": run.name, **asdict(token)} for run in self.runs for token in run.tokens], kind)
 
     def _repr_html_(self) -> str:
         from rote.report.text.cards import passage_card

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-import polars as pl
-
 from rote.analysis.coverage import HotSpot, Rank, Span
 from rote.analysis.matter import Place
 from rote.analysis.rates import log_prob_bounds
+from rote.frames import FrameKind, frame_of
 from rote.report.keys import derived, keyed, number_in
 from rote.report.text import numbers
 from rote.store.run import Finished, RunView
@@ -54,9 +53,9 @@ class Spots:
     characters: int
     spots: list[Spot]
 
-    def frame(self) -> pl.DataFrame:
+    def frame(self, kind: FrameKind = "polars") -> Any:
         """A row per hot-spot."""
-        return pl.DataFrame([asdict(spot) for spot in self.spots], schema=[field.name for field in fields(Spot)])
+        return frame_of([asdict(spot) for spot in self.spots], kind, [field.name for field in fields(Spot)])
 
     def _repr_html_(self) -> str:
         from rote.report.text.cards import spots_card
