@@ -28,6 +28,6 @@ def text(alice: str) -> str:
 
 @pytest.fixture
 def undisturbed(model: Any, text: str, tmp_path: Path) -> Run:
-    run = rote.scan(model, text, out=tmp_path / "undisturbed", **SIZES)
+    run = rote.scan(model, text, out=tmp_path / "undisturbed", windows=SIZES)
     assert len(run.shards()) == 4
     return run

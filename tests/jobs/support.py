@@ -11,9 +11,9 @@ from typing import Any
 
 from polars.testing import assert_frame_equal
 
-from rote import Run
+from rote import Run, Windows
 
-SIZES: dict[str, Any] = {"prefix": 8, "suffix": 6, "stride": 10}
+SIZES = Windows(prefix=8, suffix=6, stride=10)
 SMALLEST_SHARD = 32
 """Examples in a shard at the least: what a budget of next to nothing gives."""
 

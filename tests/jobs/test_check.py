@@ -47,7 +47,7 @@ def test_seeds_batches_and_greedy(small: HuggingFaceModel, monkeypatch: pytest.M
     first = list(generations(small, example, Scheme(1.0, None), samples=50, seed=1))
     assert list(generations(small, example, Scheme(1.0, None), samples=50, seed=1)) == first
     assert list(generations(small, example, Scheme(1.0, None), samples=50, seed=2)) != first
-    monkeypatch.setattr("rote.extraction.generations.ROWS", 7)
+    monkeypatch.setattr("rote.models.huggingface.GENERATED_AT_ONCE", 7)
     parts = list(generations(small, example, Scheme(1.0, None), samples=50, seed=1))
     assert len(parts) == 50
     assert len(set(parts)) > 7  # batches differ from one another

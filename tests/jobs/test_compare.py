@@ -15,7 +15,7 @@ import pytest
 import rote
 from rote import Example, InputError, Near, Run, RunError, Scheme
 from rote.jobs.compare import compare
-from rote.jobs.show import passage, token_texts
+from rote.jobs.show import show, token_texts
 from rote.report.page.layout import script
 from rote.report.text import numbers
 from rote.report.text.comparison import comparison_lines
@@ -40,13 +40,13 @@ def other_model(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture(scope="module")
 def folders(model: Any, other_model: Any, text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
-    rote.scan(model, text, out=folder / "plain", **SIZES)
-    rote.scan(model, text, out=folder / "schemes", schemes=SCHEMES, **SIZES)
-    rote.scan(model, text, out=folder / "stopped", stop_early=True, **SIZES)
-    rote.scan(model, text, out=folder / "bounds", schemes=[Scheme(top_k=None)], stop_early=True, **SIZES)
-    rote.scan(other_model, text, out=folder / "other", **SIZES)
+    rote.scan(model, text, out=folder / "plain", windows=SIZES)
+    rote.scan(model, text, out=folder / "schemes", schemes=SCHEMES, windows=SIZES)
+    rote.scan(model, text, out=folder / "stopped", stop_early=True, windows=SIZES)
+    rote.scan(model, text, out=folder / "bounds", schemes=[Scheme(top_k=None)], stop_early=True, windows=SIZES)
+    rote.scan(other_model, text, out=folder / "other", windows=SIZES)
     rote.scan(model, text, out=folder / "coarse", windows=rote.Windows(prefix=8, suffix=6, stride=20))
-    rote.scan(model, text[:-1], out=folder / "shorter", **SIZES)
+    rote.scan(model, text[:-1], out=folder / "shorter", windows=SIZES)
     return folder
 
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_compared_at_all(folders: Path, tmp_path: Path, monkeypat
         compare([one])
     with pytest.raises(InputError, match="given twice"):
         compare([one, folders / "schemes" / ".." / "plain"])
-    with pytest.raises(InputError, match="top is a number"):
+    with pytest.raises(InputError, match="top must be a whole number of at least 0, not -1"):
         compare([one, folders / "other"], top=-1)
     with pytest.raises(InputError, match="tau is a probability"):
         compare([one, folders / "other"], tau=2.0)
@@ -135,21 +135,21 @@ def test_unfinished_runs_are_refused(folders: Path, tmp_path: Path) -> None:
 
 def test_texts_that_were_changed_are_refused(model: Any, text: str, tmp_path: Path) -> None:
     """What is shown must be what was measured."""
-    run = rote.scan(model, text[:300], out=tmp_path / "run", **SIZES)
+    run = rote.scan(model, text[:300], out=tmp_path / "run", windows=SIZES)
     (run.folder / "text.txt").write_text(text[:300].upper())
     with pytest.raises(RunError, match=r"text\.txt is not the text that was scored"):
-        passage([run.folder], example="w0")
+        show([run.folder], example="w0")
     scored = rote.score(model, [Example("a", (5, 6), (7, 8))], out=tmp_path / "scored")
     (scored.folder / "examples.jsonl").write_text("{")
     with pytest.raises(RunError, match=r"examples\.jsonl does not hold the examples that were scored"):
-        passage([scored.folder], example="a")
+        show([scored.folder], example="a")
     manifest = plain(run.manifest)
     del manifest["schemes"]
     (run.folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(
         RunError, match=r"manifest\.json is damaged: Object missing required field `schemes`\. Make the"
     ):
-        passage([run.folder], example="w0")
+        show([run.folder], example="w0")
 
 
 def test_what_is_written(folders: Path, tmp_path: Path) -> None:
@@ -198,9 +198,9 @@ def test_examples_under_other_tokens_must_be_the_same_text(model: Any, other_mod
 
 def test_near_runs(model: Any, text: str, tmp_path: Path) -> None:
     near, text = Near(tolerance=1, budget=40, gap=0.0, until="budget"), text[:200]
-    rote.scan(model, text, out=tmp_path / "plain", **SIZES)
-    rote.scan(model, text, out=tmp_path / "one", near=near, **SIZES)
-    rote.scan(model, text, out=tmp_path / "two", near=replace(near, budget=60), **SIZES)
+    rote.scan(model, text, out=tmp_path / "plain", windows=SIZES)
+    rote.scan(model, text, out=tmp_path / "one", near=near, windows=SIZES)
+    rote.scan(model, text, out=tmp_path / "two", near=replace(near, budget=60), windows=SIZES)
     found = compare([tmp_path / "plain", tmp_path / "one", tmp_path / "two"]).result
     assert found.differing["near.budget"] == {"A": None, "B": 40, "C": 60}
     assert found.near is not None
@@ -234,7 +234,7 @@ def test_the_np_table_of_every_run_is_printed(folders: Path) -> None:
 def test_a_passage_by_its_id_has_what_the_table_has(folders: Path) -> None:
     run = Run.open(folders / "plain")
     row = run.scores.row(7, named=True)
-    (shown,) = passage([folders / "plain"], example=row["example_id"]).runs
+    (shown,) = show([folders / "plain"], example=row["example_id"]).runs
     assert [token.rank for token in shown.tokens] == row["ranks"]
     assert [token.probability for token in shown.tokens] == [math.exp(p) for p in row["token_log_probs"]]
     assert "".join(token.text or "?" for token in shown.tokens) == shown.suffix
@@ -245,7 +245,7 @@ def test_a_passage_by_its_id_has_what_the_table_has(folders: Path) -> None:
 def test_a_passage_by_place_is_the_likeliest_that_covers_it(folders: Path) -> None:
     rows = Run.open(folders / "plain").scores
     covering = rows.filter((pl.col("suffix_start") <= 500) & (pl.col("suffix_end") > 500))
-    found = passage([folders / "plain", folders / "schemes"], at=500)
+    found = show([folders / "plain", folders / "schemes"], at=500)
     best = covering.filter(pl.col("log_prob") == covering["log_prob"].max())
     assert found.example_id in best["example_id"].to_list()
     assert [entry.key for entry in found.runs] == ["A", "B", "C"]
@@ -253,45 +253,45 @@ def test_a_passage_by_place_is_the_likeliest_that_covers_it(folders: Path) -> No
 
 def test_a_passage_by_quotation(folders: Path) -> None:
     text = Run.open(folders / "plain").text or ""
-    found = passage([folders / "plain"], quote=text[600:612])
+    found = show([folders / "plain"], quote=text[600:612])
     assert "all of the quotation's 12 characters" in found.chosen
     assert text[600:612] in found.runs[0].suffix
-    long = passage([folders / "plain"], quote=text[600:700])
+    long = show([folders / "plain"], quote=text[600:700])
     assert "of the quotation's 100 characters" in long.chosen
     at_the_start = text[:9]
     assert text.count(at_the_start) == 1
     with pytest.raises(InputError, match="in no window's suffix"):
-        passage([folders / "plain"], quote=at_the_start)
+        show([folders / "plain"], quote=at_the_start)
     wrapped = next(text[i - 12 : i + 12] for i in range(100, len(text)) if text[i] == "\n" and text[i + 1] != "\n")
     with pytest.raises(InputError, match=r"exactly as typed. At character \d+ it has"):
-        passage([folders / "plain"], quote=" ".join(wrapped.split()))
+        show([folders / "plain"], quote=" ".join(wrapped.split()))
     with pytest.raises(InputError, match="check the wording"):
-        passage([folders / "plain"], quote="no such words")
+        show([folders / "plain"], quote="no such words")
 
 
 def test_a_passage_that_some_runs_lack(folders: Path) -> None:
     last = Run.open(folders / "other").scores.row(-1, named=True)
     with pytest.raises(InputError, match=f"plain has no example '{last['example_id']}'"):
-        passage([folders / "other", folders / "plain"], example=last["example_id"])
+        show([folders / "other", folders / "plain"], example=last["example_id"])
     at = last["suffix_end"] - 1
-    assert len(passage([folders / "other"], at=at).runs) == 1
+    assert len(show([folders / "other"], at=at).runs) == 1
     with pytest.raises(InputError, match="no window's suffix covers"):  # none that both have
-        passage([folders / "other", folders / "plain"], at=at)
-    assert len(passage([folders / "other", folders / "plain"], at=at - 20).runs) == 2
+        show([folders / "other", folders / "plain"], at=at)
+    assert len(show([folders / "other", folders / "plain"], at=at - 20).runs) == 2
 
 
 def test_without_its_tokenizer_a_passage_has_no_token_texts(model: Any, text: str, tmp_path: Path) -> None:
-    run = rote.scan(model, text[:300], out=tmp_path / "run", **SIZES)
+    run = rote.scan(model, text[:300], out=tmp_path / "run", windows=SIZES)
     manifest = plain(run.manifest)
     for change, reason in (
         ({"tokenizer": "0" * 32}, "no longer the one"),
         ({"name": "no/such"}, "not on this machine"),
     ):
         (run.folder / "manifest.json").write_text(json.dumps({**manifest, "model": {**manifest["model"], **change}}))
-        (shown,) = passage([run.folder], example="w0").runs
+        (shown,) = show([run.folder], example="w0").runs
         assert reason in (shown.tokens_unknown or "")
         assert {token.text for token in shown.tokens} == {None}
-        assert len(shown.tokens) == SIZES["suffix"]
+        assert len(shown.tokens) == SIZES.suffix
 
 
 def test_a_token_that_is_part_of_a_character_has_a_name(model: Any) -> None:

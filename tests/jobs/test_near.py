@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from rote.store.table import SCHEMA
 from tests.jobs.support import SMALLEST_SHARD, Dying, Killed, same_table
 from tests.store.test_manifest import refused_unchanged
 
-WINDOWS: dict[str, Any] = {"prefix": 8, "suffix": 10, "stride": 12}
+WINDOWS = rote.Windows(prefix=8, suffix=10, stride=12)
 NEAR = Near(tolerance=2, budget=60, gap=0.01, until="worthwhile")
 COLUMNS = SCHEMA.names[SCHEMA.names.index("lower") :]
 
@@ -35,20 +35,17 @@ def passage(alice: str, gatsby: str) -> str:
 def finished(bundled: Any, passage: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(rote.jobs.engine.SHARD_FLOPS, "cpu", 1.0)
-        run = rote.scan(bundled, passage, out=tmp_path_factory.mktemp("near"), near=NEAR, **WINDOWS)
+        run = rote.scan(bundled, passage, out=tmp_path_factory.mktemp("near"), near=NEAR, windows=WINDOWS)
     assert len(run.shards()) >= 2
     return run
 
 
 def test_a_scan_is_what_the_library_computes(finished: Run, bundled: Any, passage: str) -> None:
-    examples = rote.windows(passage, bundled.tokenizer, **WINDOWS)
-    options: dict[str, Any] = {"tolerance": 2, "budget": 60, "gap": 0.01, "until": "worthwhile"}
+    examples = rote.windows(passage, bundled.tokenizer, WINDOWS)
     found = [
         result
         for first in range(0, len(examples), SMALLEST_SHARD)
-        for result in rote.near_verbatim(
-            bundled, examples[first : first + SMALLEST_SHARD], **options, near=rote.Near(gap=0.0, until="budget")
-        )
+        for result in rote.near_verbatim(bundled, examples[first : first + SMALLEST_SHARD], near=NEAR)
     ]
     plain = rote.verbatim(bundled, examples)
     rows = finished.scores.to_dicts()
@@ -72,7 +69,7 @@ def test_a_scan_is_what_the_library_computes(finished: Run, bundled: Any, passag
 
 
 def test_greedy_distances_are_those_of_greedy_generations(finished: Run, bundled: Any, passage: str) -> None:
-    examples = rote.windows(passage, bundled.tokenizer, **WINDOWS)
+    examples = rote.windows(passage, bundled.tokenizer, WINDOWS)
     for example, distance in zip(examples[::7], finished.scores["greedy_distance"].to_list()[::7], strict=True):
         written: list[int] = []
         while len(written) < len(example.suffix) and not (written and written[-1] in bundled.eos_ids):
@@ -111,7 +108,7 @@ def test_the_summary_counts_the_table(finished: Run) -> None:
 
 
 def test_without_near_the_columns_are_null(bundled: Any, passage: str, tmp_path: Path) -> None:
-    run = rote.scan(bundled, passage[:300], out=tmp_path / "run", **WINDOWS)
+    run = rote.scan(bundled, passage[:300], out=tmp_path / "run", windows=WINDOWS)
     assert run.manifest.near is None
     assert run.scores.select(COLUMNS).null_count().row(0) == (run.scores.height,) * len(COLUMNS)
     assert all(numbers.near is None for numbers in run.summary.schemes.values())
@@ -125,7 +122,7 @@ def test_first_passes_alone_measure_no_greedy_distance(bundled: Any, passage: st
         passage[:300],
         out=tmp_path / "run",
         near=Near(tolerance=2, budget=17, gap=0.0, until="budget"),
-        **WINDOWS,
+        windows=WINDOWS,
     )
     assert run.scores["greedy_distance"].is_null().all()
     assert run.scores["near_token_evals"].to_list() == run.scores["token_evals"].to_list()
@@ -143,7 +140,7 @@ def test_first_passes_alone_measure_no_greedy_distance(bundled: Any, passage: st
     ids=lambda near: f"{near.method}-{near.variant}-{near.samples}",
 )
 def test_other_methods_fill_the_same_columns(near: Near, bundled: Any, passage: str, tmp_path: Path) -> None:
-    run = rote.scan(bundled, passage[:300], out=tmp_path / "run", near=near, **WINDOWS)
+    run = rote.scan(bundled, passage[:300], out=tmp_path / "run", near=near, windows=WINDOWS)
     rows = run.scores.to_dicts()
     for row in rows:
         assert 0 <= row["lower"] <= row["upper"] <= 1
@@ -159,9 +156,11 @@ def test_other_methods_fill_the_same_columns(near: Near, bundled: Any, passage: 
 
 def test_several_schemes(bundled: Any, passage: str, tmp_path: Path) -> None:
     schemes = [Scheme(), Scheme(temperature=0.5, top_k=None), GREEDY]
-    run = rote.scan(bundled, passage[:300], out=tmp_path / "all", schemes=schemes, near=NEAR, **WINDOWS)
+    run = rote.scan(bundled, passage[:300], out=tmp_path / "all", schemes=schemes, near=NEAR, windows=WINDOWS)
     for scheme in schemes:
-        alone = rote.scan(bundled, passage[:300], out=tmp_path / str(scheme), schemes=[scheme], near=NEAR, **WINDOWS)
+        alone = rote.scan(
+            bundled, passage[:300], out=tmp_path / str(scheme), schemes=[scheme], near=NEAR, windows=WINDOWS
+        )
         own = run.scores.filter(pl.col("scheme") == str(scheme))
         assert own.drop("greedy_distance").equals(alone.scores.drop("greedy_distance"))
         measured = {(a, b) for a, b in zip(own["greedy_distance"], alone.scores["greedy_distance"], strict=True)}
@@ -181,10 +180,10 @@ def test_a_killed_run_ends_in_the_same_table(
     for left in (4, 2):  # text, manifest, a shard; then the next shard is lost
         dying.left = left
         with pytest.raises(Killed):
-            rote.scan(bundled, passage, out=tmp_path / "run", near=NEAR, **WINDOWS)
+            rote.scan(bundled, passage, out=tmp_path / "run", near=NEAR, windows=WINDOWS)
     assert 0 < len(Run.open(tmp_path / "run").shards()) < len(finished.shards())
     dying.left = 0
-    again = rote.scan(bundled, passage, out=tmp_path / "run", near=NEAR, **WINDOWS)
+    again = rote.scan(bundled, passage, out=tmp_path / "run", near=NEAR, windows=WINDOWS)
     same_table(again, finished)
 
 
@@ -199,19 +198,23 @@ def test_a_killed_run_ends_in_the_same_table(
         ({"gap": 0.02}, "near.gap"),
         ({"until": "decision"}, "near.until"),
         ({"samples": 5}, "near.samples"),
-        ({"seed": 1}, "near.seed"),
+        ({"samples": 5, "seed": 1}, "near.seed"),
     ],
 )
 def test_a_changed_option_is_refused_by_name(
     change: dict[str, Any], field: str, finished: Run, bundled: Any, passage: str
 ) -> None:
-    other = Near(**asdict(NEAR) | change, gap=0.0, until="budget")
-    refused_unchanged(finished, field, lambda: rote.scan(bundled, passage, out=finished.folder, near=other, **WINDOWS))
+    other = replace(NEAR, **change)
+    refused_unchanged(
+        finished, field, lambda: rote.scan(bundled, passage, out=finished.folder, near=other, windows=WINDOWS)
+    )
 
 
 def test_near_cannot_be_added_to_a_run(bundled: Any, passage: str, tmp_path: Path) -> None:
-    run = rote.scan(bundled, passage[:300], out=tmp_path / "run", **WINDOWS)
-    refused_unchanged(run, "near", lambda: rote.scan(bundled, passage[:300], out=run.folder, near=NEAR, **WINDOWS))
+    run = rote.scan(bundled, passage[:300], out=tmp_path / "run", windows=WINDOWS)
+    refused_unchanged(
+        run, "near", lambda: rote.scan(bundled, passage[:300], out=run.folder, near=NEAR, windows=WINDOWS)
+    )
 
 
 def test_another_memory_is_refused(finished: Run, bundled: Any, passage: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +223,7 @@ def test_another_memory_is_refused(finished: Run, bundled: Any, passage: str, mo
     refused_unchanged(
         finished,
         "near.memory_positions",
-        lambda: rote.scan(bundled, passage, out=finished.folder, near=NEAR, **WINDOWS),
+        lambda: rote.scan(bundled, passage, out=finished.folder, near=NEAR, windows=WINDOWS),
     )
 
 
@@ -228,7 +231,9 @@ def test_what_cannot_be_searched_is_refused_before_anything_is_written(
     bundled: Any, passage: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match="it cannot stop early"):
-        rote.scan(bundled, passage, out=tmp_path / "run", near=NEAR, stop_early=True, **WINDOWS)
-    with pytest.raises(InputError, match=r"budget of 16 .* give at least 17"):
-        rote.scan(bundled, passage, out=tmp_path / "run", near=Near(budget=16, gap=0.0, until="budget"), **WINDOWS)
+        rote.scan(bundled, passage, out=tmp_path / "run", near=NEAR, stop_early=True, windows=WINDOWS)
+    with pytest.raises(InputError, match=r"budget=16: so many .* do not cover the first pass; give at least 17"):
+        rote.scan(
+            bundled, passage, out=tmp_path / "run", near=Near(budget=16, gap=0.0, until="budget"), windows=WINDOWS
+        )
     assert not (tmp_path / "run").exists()

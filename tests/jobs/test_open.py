@@ -8,6 +8,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,12 @@ def remake(model: Any, text: str, tmp_path_factory: pytest.TempPathFactory) -> d
     """By kind of folder: what makes one."""
     runs = tmp_path_factory.mktemp("compared")
     for name, top_k in (("one", 40), ("two", 400)):
-        rote.scan(model, text[:400], out=runs / name, schemes=[rote.Scheme(top_k=top_k)], tau=1e-12, **SIZES)
+        rote.scan(model, text[:400], out=runs / name, schemes=[rote.Scheme(top_k=top_k)], tau=1e-12, windows=SIZES)
     windows = rote.windows(text, model.tokenizer, rote.Windows(prefix=8, suffix=6, stride=200))
     examples = [rote.Example(e.id, e.prefix, e.suffix, metadata={"split": "train"}) for e in windows]
     truth = f"{SEED} bank, and of having nothing to do"
     return {
-        "run": lambda out: rote.scan(model, text, out=out, **SIZES),
+        "run": lambda out: rote.scan(model, text, out=out, windows=SIZES),
         "scored": lambda out: rote.score(model, examples, out=out),
         "near": lambda out: rote.score(
             model, examples, out=out, near=rote.Near(tolerance=1, budget=20, gap=0.0, until="budget")
@@ -128,11 +129,13 @@ def test_every_json_file_says_its_format(made: Path) -> None:
 def test_what_is_none_of_them_is_said(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("mine")
     with pytest.raises(
-        RunError, match=r"has no manifest\.json, so it is not a run folder; give the --out of a rote scan"
+        RunError, match=r"has no manifest\.json, so it is not a run folder; give the one that a rote scan was written"
     ):
         rote.open(tmp_path)
     for nowhere in (tmp_path / "nowhere", tmp_path / "notes.md"):
-        with pytest.raises(RunError, match=rf"there is no folder {nowhere}; give the --out of a finished run\."):
+        with pytest.raises(
+            RunError, match=rf"there is no folder {nowhere}; give the one that a finished run was written to\."
+        ):
             rote.open(nowhere)
     (tmp_path / "manifest.json").write_text("[")
     with pytest.raises(RunError, match=r"cannot read .*manifest\.json: .* Delete the run folder and start anew\."):
@@ -259,7 +262,10 @@ def test_running_the_command_again_restores_what_was_damaged(
 def test_a_manifest_with_an_option_that_cannot_be_is_damaged(copied: Callable[[str], Path]) -> None:
     path = copied("reconstruction") / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "beams": 0}))
-    with pytest.raises(RunError, match=rf"^{path} is damaged: beams must be at least 1, not 0\. Delete the folder and"):
+    with pytest.raises(
+        RunError,
+        match=rf"^{path} is damaged: beams must be a whole number of at least 1, not 0\. Delete the folder and",
+    ):
         rote.open(path.parent).report()
 
 
@@ -294,11 +300,11 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
 def test_a_scan_its_report_and_its_screen_read_the_table_once(
     model: Any, text: str, tmp_path: Path, reads: Counter[Path]
 ) -> None:
-    run = rote.scan(model, text, out=tmp_path / "run", **SIZES)
+    run = rote.scan(model, text, out=tmp_path / "run", windows=SIZES)
     once = dict.fromkeys(run.shards(), 1)
     assert len(once) == 4
     screen = io.StringIO()
-    print_summary(run, False, Console(file=screen))
+    print_summary(run, Console(file=screen))
     run.report()
     assert run.view.rows.height == run.scores.height
     assert "report.html" in screen.getvalue()
@@ -309,7 +315,7 @@ def test_every_command_reads_the_table_once(
     text: str, tiny_folder: Path, tmp_path: Path, reads: Counter[Path], made: Path
 ) -> None:
     (tmp_path / "book.txt").write_text(text)
-    sizes = [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
+    sizes = [word for name, value in asdict(SIZES).items() for word in (f"--{name}", str(value))]
     run, compared = tmp_path / "run", tmp_path / "compared"
 
     def read_by(*command: str | Path) -> Counter[Path]:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -14,7 +15,7 @@ import polars as pl
 import pytest
 
 import rote
-from rote import InputError, Run
+from rote import Draw, InputError, Run
 from rote.analysis.groups import sampled_rates, with_origin
 from rote.analysis.rates import rates_by
 from rote.corpus.documents import open_corpus
@@ -29,7 +30,7 @@ from tests.corpus.corpora import write_jsonl, write_splits, write_texts
 from tests.jobs.support import SMALLEST_SHARD, Dying, Killed, same_table
 from tests.store.test_manifest import refused_unchanged
 
-DRAW: dict[str, Any] = {"documents": 5, "examples": 5, "runs": 3, "prefix": 8, "suffix": 6, "seed": 4}
+DRAW = Draw(documents=5, examples=5, runs=3, prefix=8, suffix=6, seed=4)
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +48,14 @@ def corpora(alice: str, gatsby: str, tmp_path_factory: pytest.TempPathFactory) -
 def finished(bundled: Any, corpora: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Run:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(rote.jobs.engine.SHARD_FLOPS, "cpu", 1.0)
-        run = rote.rate(bundled, corpora[0], out=tmp_path_factory.mktemp("rate"), held_out=corpora[1], **DRAW)
+        run = rote.rate(bundled, corpora[0], out=tmp_path_factory.mktemp("rate"), held_out=corpora[1], draw=DRAW)
     assert len(run.shards()) >= 3
     return run
 
 
 def test_a_run_is_what_the_library_draws_and_scores(finished: Run, bundled: Any, corpora: tuple[Path, Path]) -> None:
-    examples, drawn = draw(open_corpus(corpora[0]), bundled.tokenizer, **DRAW)
-    others, _ = draw(open_corpus(corpora[1]), bundled.tokenizer, role="held-out", **DRAW)
+    examples, drawn = draw(open_corpus(corpora[0]), bundled.tokenizer, DRAW)
+    others, _ = draw(open_corpus(corpora[1]), bundled.tokenizer, DRAW, role="held-out")
     both = [*examples, *others]
     results = [
         result
@@ -74,7 +75,7 @@ def test_a_run_is_what_the_library_draws_and_scores(finished: Run, bundled: Any,
         assert json.loads(row["metadata"]) == {**example.metadata, "split": row["split"]}
     sampling = finished.manifest.sampling
     assert sampling is not None
-    assert {key: getattr(sampling, key) for key in DRAW} == DRAW
+    assert {key: getattr(sampling, key) for key in asdict(DRAW)} == asdict(DRAW)
     assert sampling.held_out_name == "unseen"
     main_corpus = sampling.corpora["main"]
     assert main_corpus.kind == "jsonl"
@@ -134,10 +135,10 @@ def test_a_killed_run_ends_in_the_same_table(
     for left in (4, 2):  # examples, manifest, a shard; then the next shard is lost
         dying.left = left
         with pytest.raises(Killed):
-            rote.rate(bundled, corpora[0], out=tmp_path / "run", held_out=corpora[1], **DRAW)
+            rote.rate(bundled, corpora[0], out=tmp_path / "run", held_out=corpora[1], draw=DRAW)
     assert 0 < len(Run.open(tmp_path / "run").shards()) < len(finished.shards())
     dying.left = 0
-    again = rote.rate(bundled, corpora[0], out=tmp_path / "run", held_out=corpora[1], **DRAW)
+    again = rote.rate(bundled, corpora[0], out=tmp_path / "run", held_out=corpora[1], draw=DRAW)
     same_table(again, finished)
 
 
@@ -148,7 +149,7 @@ def test_another_draw_is_refused_by_name(
     refused_unchanged(
         finished,
         f"sampling.{next(iter(change))}",
-        lambda: rote.rate(bundled, corpora[0], out=finished.folder, held_out=corpora[1], **DRAW | change),
+        lambda: rote.rate(bundled, corpora[0], out=finished.folder, held_out=corpora[1], draw=replace(DRAW, **change)),
     )
 
 
@@ -158,7 +159,7 @@ def test_a_renamed_corpus_is_the_same_run(
     corpus, held_out = tmp_path / "renamed.jsonl", tmp_path / "elsewhere"
     corpus.symlink_to(corpora[0])
     held_out.symlink_to(corpora[1])
-    again = rote.rate(bundled, corpus, out=finished.folder, held_out=held_out, **DRAW)
+    again = rote.rate(bundled, corpus, out=finished.folder, held_out=held_out, draw=DRAW)
     assert again.manifest.sampling is not None
     assert again.manifest.sampling.held_out_name == "unseen"
 
@@ -166,7 +167,7 @@ def test_a_renamed_corpus_is_the_same_run(
 def test_splits_of_a_dataset_are_compared(model: Any, alice: str, tmp_path: Path) -> None:
     rows = [{"text": alice[3000 * i :][:900]} for i in range(6)]
     folder = write_splits(tmp_path / "d", {"train": rows[:4], "test": rows[4:]})
-    run = rote.rate(model, folder, out=tmp_path / "run", **DRAW | {"runs": 1})
+    run = rote.rate(model, folder, out=tmp_path / "run", draw=replace(DRAW, runs=1))
     (found,) = run.summary.schemes.values()
     assert [group.split for group in found.by_split or []] == ["test", "train"]
     assert [(entry.split, entry.control) for entry in found.differences or []] == [("train", "test")]
@@ -176,7 +177,7 @@ def test_splits_of_a_dataset_are_compared(model: Any, alice: str, tmp_path: Path
 
 
 def test_rows_that_stopped_early_leave_a_range(bundled: Any, corpora: tuple[Path, Path], tmp_path: Path) -> None:
-    run = rote.rate(bundled, corpora[0], out=tmp_path / "run", stop_early=True, **DRAW | {"suffix": 40})
+    run = rote.rate(bundled, corpora[0], out=tmp_path / "run", stop_early=True, draw=replace(DRAW, suffix=40))
     (found,) = run.summary.schemes.values()
     assert found.rates.stopped > 0
     assert found.rates.rate_at_tau.rate == found.rates.rate_at_tau.rate_upper
@@ -188,36 +189,43 @@ def test_rows_that_stopped_early_leave_a_range(bundled: Any, corpora: tuple[Path
     ("options", "message"),
     [
         ({"prefix": 300}, "longer than the model's context"),
-        ({"prefix": 20, "suffix": 0}, "--suffix 0"),
+        ({"prefix": 20, "suffix": 0}, "suffix must be a whole number of at least 1, not 0"),
         ({"schemes": []}, "scheme"),
         ({"prefix": 100, "text_column": "id"}, "no document has room for one example"),
-        ({"documents": 0}, "--documents 0"),
-        ({"glob": "*.md"}, "--glob chooses texts from a folder"),
-        ({"runs": 0}, "--runs 0"),
+        ({"documents": 0}, "documents must be a whole number of at least 1, not 0"),
+        ({"glob": "*.md"}, "glob chooses texts from a folder"),
+        ({"runs": 0}, "runs must be a whole number of at least 1, not 0"),
         ({"tau": 2.0}, "tau"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_before_anything_is_written(
     options: dict[str, Any], message: str, model: Any, corpora: tuple[Path, Path], tmp_path: Path
 ) -> None:
+    drawn = {field.name for field in fields(Draw)}
     with pytest.raises(InputError, match=message):
-        rote.rate(model, corpora[0], out=tmp_path / "run", **DRAW | options)
+        rote.rate(
+            model, corpora[0], out=tmp_path / "run",
+            draw=replace(DRAW, **{name: value for name, value in options.items() if name in drawn}),
+            **{name: value for name, value in options.items() if name not in drawn},
+        )  # fmt: skip
     assert not (tmp_path / "run").exists()
 
 
 def test_a_corpus_is_no_control_for_itself(model: Any, corpora: tuple[Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--held-out is the corpus itself"):
-        rote.rate(model, corpora[0], out=tmp_path / "run", held_out=corpora[0], **DRAW)
+    with pytest.raises(InputError, match="held_out is the corpus itself"):
+        rote.rate(model, corpora[0], out=tmp_path / "run", held_out=corpora[0], draw=DRAW)
 
 
 def test_options_of_one_kind_of_corpus_leave_the_other_alone(
     model: Any, corpora: tuple[Path, Path], tmp_path: Path
 ) -> None:
     rows = write_jsonl(tmp_path / "c.jsonl", [{"body": corpora[1].joinpath("a1.txt").read_text()}])
-    run = rote.rate(model, rows, out=tmp_path / "run", held_out=corpora[1], text_column="body", glob="*1.txt", **DRAW)
+    run = rote.rate(
+        model, rows, out=tmp_path / "run", held_out=corpora[1], text_column="body", glob="*1.txt", draw=DRAW
+    )
     assert {json.loads(m)["document"] for m in run.scores["metadata"]} == {"line-1", "a1.txt"}
-    with pytest.raises(InputError, match="leave --text-column out"):
-        rote.rate(model, corpora[1], out=tmp_path / "other", text_column="body", **DRAW)
+    with pytest.raises(InputError, match="leave text_column out"):
+        rote.rate(model, corpora[1], out=tmp_path / "other", text_column="body", draw=DRAW)
 
 
 def test_the_command_line(tiny_folder: Path, corpora: tuple[Path, Path], tmp_path: Path) -> None:

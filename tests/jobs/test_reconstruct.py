@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 import rote
-from rote import InputError, Reconstruction, RunError
+from rote import InputError, Reconstruction, RunError, Writing
 from rote.analysis.similarity import similarity
 from rote.store.files import plain
 from rote.store.reconstruction import Break, StoredChunk
 from tests.cli.command import rote_here, rote_process
 
 SEED = "Alice was beginning to get very tired of sitting by her sister on the"
-SMALL: dict[str, Any] = {"tokens": 160, "step": 5, "beams": 2, "context_tokens": 40}
+SMALL = Writing(tokens=160, step=5, beams=2, context_tokens=40)
 SMALL_OPTIONS = ["--tokens", "160", "--step", "5", "--beams", "2", "--context-tokens", "40", "--device", "cpu"]
 
 
@@ -44,14 +44,14 @@ def same(one: Reconstruction, other: Reconstruction) -> None:
 
 @pytest.fixture
 def whole(model: Any, tmp_path: Path) -> Reconstruction:
-    return rote.reconstruct(model, SEED, out=tmp_path / "whole", **SMALL)
+    return rote.reconstruct(model, SEED, out=tmp_path / "whole", writing=SMALL)
 
 
 def test_a_book_comes_back_from_its_first_sentences(bundled: Any, alice: str, tmp_path: Path) -> None:
     truth = alice[: alice.index("In another moment down went Alice")]
     seed = alice[: alice.index("So she was considering")]
     found = rote.reconstruct(
-        bundled, seed, out=tmp_path / "run", truth=truth, writing=rote.Writing(beams=2, context="anchored")
+        bundled, seed, out=tmp_path / "run", truth=truth, writing=Writing(beams=2, context="anchored")
     )
     summary = found.summary
     assert summary.seed_tokens == len(bundled.tokenizer(seed.rstrip(), add_special_tokens=False)["input_ids"])
@@ -79,8 +79,8 @@ def test_a_book_comes_back_from_its_first_sentences(bundled: Any, alice: str, tm
 def test_eos_becomes_a_section_break_or_the_end(bundled: Any, alice: str, tmp_path: Path) -> None:
     """The bundled model learned that its book ends with EOS."""
     seed = alice[-500:-120]
-    options: dict[str, Any] = {"tokens": 190, "beams": 1}
-    found = rote.reconstruct(bundled, seed, out=tmp_path / "breaks", **options)
+    writing = Writing(tokens=190, beams=1)
+    found = rote.reconstruct(bundled, seed, out=tmp_path / "breaks", writing=writing)
     first = found.summary.breaks[0]
     text = bundled.tokenizer.decode(found.tokens()[: first.token])
     assert text == alice[-500:].rstrip() or alice[-500:].startswith(text)
@@ -88,20 +88,20 @@ def test_eos_becomes_a_section_break_or_the_end(bundled: Any, alice: str, tmp_pa
     assert first == Break(token=first.token, section=2, skipped=0)
     assert found.summary.ended_by == "tokens"
     assert found.summary.tokens >= 190
-    ended = rote.reconstruct(bundled, seed, out=tmp_path / "ends", writing=rote.Writing(section_break=None), **options)
+    ended = rote.reconstruct(bundled, seed, out=tmp_path / "ends", writing=replace(writing, section_break=None))
     assert ended.text == text
     assert ended.summary.ended_by == "eos"
     assert ended.summary.tokens == first.token < 190
-    again = rote.reconstruct(bundled, seed, out=tmp_path / "ends", writing=rote.Writing(section_break=None), **options)
+    again = rote.reconstruct(bundled, seed, out=tmp_path / "ends", writing=replace(writing, section_break=None))
     assert again.text == text
-    missed = rote.reconstruct(bundled, seed, out=tmp_path / "missed", writing=rote.Writing(missed_after=20), **options)
+    missed = rote.reconstruct(bundled, seed, out=tmp_path / "missed", writing=replace(writing, missed_after=20))
     assert missed.text.startswith(text + "\n\nCHAPTER THREE\n")
     assert missed.summary.breaks[0].skipped == 1
 
 
 def test_killed_at_any_moment_it_goes_on_with_the_same_text(model: Any, tiny_folder: Path, tmp_path: Path) -> None:
     """Of the anchored context, whose keys are lost with the process."""
-    whole = rote.reconstruct(model, SEED, out=tmp_path / "whole", writing=rote.Writing(context="anchored"), **SMALL)
+    whole = rote.reconstruct(model, SEED, out=tmp_path / "whole", writing=replace(SMALL, context="anchored"))
     assert len(whole.chunks()) > 20
     folder = tmp_path / "killed"
     command: list[str | Path] = ["reconstruct", "--seed", SEED, "--model", tiny_folder, "--out", folder]
@@ -131,7 +131,7 @@ def test_a_half_written_line_counts_as_absent(whole: Reconstruction, model: Any,
     expected = timeless(whole)
     path.write_bytes(b"".join(lines[:7]) + torn)
     assert len(whole.chunks()) == 7
-    again = rote.reconstruct(model, SEED, out=whole.folder, **SMALL)
+    again = rote.reconstruct(model, SEED, out=whole.folder, writing=SMALL)
     assert timeless(again) == expected
 
 
@@ -149,7 +149,7 @@ def test_a_damaged_line_is_named(damaged: bytes | None, cause: str, whole: Recon
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:3], damaged or lines[2], *lines[4:]]))
     with pytest.raises(RunError, match=rf"line 4 of .*chunks\.jsonl is damaged \({cause}") as error:
-        rote.reconstruct(model, SEED, out=whole.folder, **SMALL)
+        rote.reconstruct(model, SEED, out=whole.folder, writing=SMALL)
     assert str(error.value).endswith("). Delete it and all lines after it, then run the same command again.")
     assert str(error.value).count("is damaged") == 1
 
@@ -160,53 +160,55 @@ def test_a_finished_text_is_not_generated_again(
     before = (whole.folder / "chunks.jsonl").stat().st_mtime_ns
     monkeypatch.setattr("rote.jobs.reconstruct.add_chunk", None)
     told: list[tuple[str, int, int]] = []
-    rote.reconstruct(model, SEED, out=whole.folder, **SMALL, progress=lambda *what: told.append(what))
+    rote.reconstruct(model, SEED, out=whole.folder, writing=SMALL, progress=lambda *what: told.append(what))
     assert (whole.folder / "chunks.jsonl").stat().st_mtime_ns == before
     assert told[0] == ("generated", 160, 160)
 
 
-def test_the_truth_may_come_later_and_stays(whole: Reconstruction, model: Any) -> None:
+def test_the_truth_may_come_later_and_stays(whole: Reconstruction, model: Any, tmp_path: Path) -> None:
     assert whole.summary.similarity is None
     assert whole.truth is None
-    truth = SEED + " bank, and of having nothing to do"
-    rote.reconstruct(model, SEED, out=whole.folder, truth=truth, truth_name="alice.txt", **SMALL)
+    path = tmp_path / "alice.txt"
+    path.write_text(SEED + " bank, and of having nothing to do")
+    rote.reconstruct(model, SEED, out=whole.folder, truth=path, writing=SMALL)
     first = whole.summary
     assert first.truth is not None
     assert first.truth.name == "alice.txt"
     assert first.similarity is not None
     assert first.similarity.seed_words == len(SEED.split()) - 1  # the random model goes on within its last word
-    rote.reconstruct(model, SEED, out=whole.folder, **SMALL)
+    rote.reconstruct(model, SEED, out=whole.folder, writing=SMALL)
     assert whole.summary == first
 
 
 def test_another_text_is_refused(whole: Reconstruction, model: Any, text: str, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="beams: the folder has 2, this command 3"):
-        rote.reconstruct(model, SEED, out=whole.folder, **{**SMALL, "beams": 3})
+        rote.reconstruct(model, SEED, out=whole.folder, writing=replace(SMALL, beams=3))
     with pytest.raises(RunError, match=r"source\.sha256"):
-        rote.reconstruct(model, SEED + " bank", out=whole.folder, **SMALL)
+        rote.reconstruct(model, SEED + " bank", out=whole.folder, writing=SMALL)
     run = rote.scan(model, text, out=tmp_path / "scan", windows=rote.Windows(prefix=8, suffix=6, stride=100))
     with pytest.raises(RunError, match="kind: the folder has 'scan', this command 'reconstruct'"):
-        rote.reconstruct(model, SEED, out=run.folder, **SMALL)
+        rote.reconstruct(model, SEED, out=run.folder, writing=SMALL)
     with pytest.raises(RunError, match="kind: the folder has 'reconstruct'"):
         rote.scan(model, text, out=whole.folder, windows=rote.Windows(prefix=8, suffix=6, stride=100))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "generated.txt").write_text("my novel")
     with pytest.raises(RunError, match="belongs to no reconstruction"):
-        rote.reconstruct(model, SEED, out=tmp_path / "other", **SMALL)
+        rote.reconstruct(model, SEED, out=tmp_path / "other", writing=SMALL)
 
 
 def test_what_makes_no_sense_is_refused_before_anything_is_written(model: Any, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    for seed, options, says in (
-        ("  \n", SMALL, "the seed has no tokens"),
-        (SEED, {}, "how long"),
-        (SEED, {**SMALL, "tokens": 3}, "nothing to generate"),
-        (SEED, {**SMALL, "truth": SEED}, "nothing to compare with"),
+    for seed, writing, says in (
+        ("  \n", SMALL, "seed has no tokens"),
+        (SEED, Writing(), "how long"),
+        (SEED, replace(SMALL, tokens=3), "nothing to generate"),
         (SEED + "\ud800", SMALL, "surrogate"),
-        (SEED, {**SMALL, "context_tokens": 9999}, "use at most 127"),
+        (SEED, replace(SMALL, context_tokens=9999), "use at most 127"),
     ):
         with pytest.raises(InputError, match=says):
-            rote.reconstruct(model, seed, out=out, **options)
+            rote.reconstruct(model, seed, out=out, writing=writing)
+    with pytest.raises(InputError, match="nothing to compare with"):
+        rote.reconstruct(model, SEED, out=out, truth=SEED, writing=SMALL)
     assert not out.exists()
 
 
@@ -260,7 +262,9 @@ def test_command_line(tiny_folder: Path, tmp_path: Path, whole: Reconstruction) 
 
 
 def test_an_unfinished_one_with_a_truth_is_said_to_be_unfinished(model: Any, tmp_path: Path) -> None:
-    found = rote.reconstruct(model, SEED, out=tmp_path, truth=f"{SEED} bank, and of having nothing to do", **SMALL)
+    found = rote.reconstruct(
+        model, SEED, out=tmp_path, truth=f"{SEED} bank, and of having nothing to do", writing=SMALL
+    )
     for name in ("summary.json", "generated.txt"):
         (found.folder / name).unlink()
     done = rote_here("report", tmp_path)
@@ -296,19 +300,22 @@ def test_ctrl_c_says_how_far_it_came(tiny_folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--seed", "nowhere.txt", "--tokens", "100"], "nowhere.txt: there is no such file"),
+        (["--seed", "nowhere.txt", "--tokens", "100"], "--seed nowhere.txt: there is no such file"),
         (["--seed", "two words.txt", "--tokens", "100"], "there is no such file"),
         (["--seed", "word", "--tokens", "100"], "at least two words"),
-        (["--seed", " ", "--tokens", "100"], "the seed is empty"),
+        (["--seed", "w" * 5000, "--tokens", "100"], "at least two words"),
+        (["--seed", " ", "--tokens", "100"], "--seed has no tokens; give the first sentences"),
         (["--seed", ".", "--tokens", "100"], "is a folder"),
         (["--seed", SEED], "Give --tokens, or --truth"),
         (["--seed", SEED, "--truth", "nowhere.txt"], "nowhere.txt: there is no such file"),
         (["--seed", SEED, "--tokens", "100", "--beams", "1", "--length-penalty", "1"], "changes nothing"),
         (["--seed", SEED, "--tokens", "100", "--section-break", "none", "--missed-after", "5"], "changes nothing"),
-        (["--seed", SEED, "--tokens", "100", "--section-break", "{chapter}"], "section break '{chapter}' is none"),
-        (["--seed", SEED, "--tokens", "100", "--beams", "0"], "beams must be at least 1"),
+        (
+            ["--seed", SEED, "--tokens", "100", "--section-break", "{chapter}"],
+            "--section-break {chapter} is none: give text with {number}",
+        ),
+        (["--seed", SEED, "--tokens", "100", "--beams", "0"], "--beams must be a whole number of at least 1"),
         (["--seed", SEED, "--tokens", "100", "--step", "600"], "leaves no room"),
-        (["--seed", SEED, "--tokens", "100", "--context", "frozen"], "sliding or anchored"),
     ],
 )
 def test_mistakes_end_in_one_line(
@@ -320,3 +327,13 @@ def test_mistakes_end_in_one_line(
     assert done.err.strip().startswith("error: ")
     assert says in " ".join(done.err.split())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_context_that_is_none_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no context 'frozen'; choose sliding, anchored"):
+        Writing(context="frozen")  # type: ignore[arg-type]
+    done = rote_here("reconstruct", "--seed", SEED, "--tokens", "100", "--context", "frozen", "--out", tmp_path / "run")
+    assert done.code == 2
+    assert "'--context'" in done.err
+    assert "'frozen' is not one of 'sliding', 'anchored'" in done.err
+    assert not (tmp_path / "run").exists()

@@ -34,8 +34,8 @@ SMALL_SHARDS = "import rote.jobs.engine; rote.jobs.engine.SHARD_FLOPS['cpu'] = 1
 
 def test_a_run_is_what_the_library_computes(model: Any, text: str, tmp_path: Path) -> None:
     schemes = [Scheme(), Scheme(temperature=0.5, top_k=None), rote.GREEDY]
-    run = rote.scan(model, text, out=tmp_path / "run", schemes=schemes, **SIZES)
-    examples = rote.windows(text, model.tokenizer, **SIZES)
+    run = rote.scan(model, text, out=tmp_path / "run", schemes=schemes, windows=SIZES)
+    examples = rote.windows(text, model.tokenizer, SIZES)
     results = [
         result
         for first in range(0, len(examples), SMALLEST_SHARD)
@@ -147,7 +147,7 @@ def test_what_the_model_warned_of_at_load_stands_in_the_summary(model: Any, text
     raw.forward = doubled
     with pytest.warns(UserWarning, match="do not give the model's logits"):
         odd = HuggingFaceModel(raw, model.tokenizer, name="odd")
-    run = rote.scan(odd, text, out=tmp_path / "run", **SIZES)
+    run = rote.scan(odd, text, out=tmp_path / "run", windows=SIZES)
     (warning,) = run.summary.warnings
     assert warning.startswith("odd: base model and output embedding do not give the model's logits")
     assert warning in " ".join(rote_here("report", run.folder).out.split())
@@ -157,9 +157,9 @@ def test_the_summary_of_stopped_rows_leaves_room_for_them(
     bundled: Any, alice: str, gatsby: str, tmp_path: Path
 ) -> None:
     text = gatsby[50_000:51_500] + alice[30_000:30_500]
-    sizes: dict[str, Any] = {"prefix": 10, "suffix": 20, "stride": 15}
-    early = rote.scan(bundled, text, out=tmp_path / "early", stop_early=True, **sizes)
-    full = rote.scan(bundled, text, out=tmp_path / "full", **sizes)
+    sizes = rote.Windows(prefix=10, suffix=20, stride=15)
+    early = rote.scan(bundled, text, out=tmp_path / "early", stop_early=True, windows=sizes)
+    full = rote.scan(bundled, text, out=tmp_path / "full", windows=sizes)
     (scheme,) = full.summary.schemes
     before, after = early.summary.schemes[scheme], full.summary.schemes[scheme]
     assert before.rates.stopped > 0
@@ -227,17 +227,17 @@ def test_killed_around_every_file_that_appears(
             raise Killed
 
     monkeypatch.setattr(os, "replace", dying)
-    rote.scan(model, text, out=tmp_path / "counted", **SIZES)
+    rote.scan(model, text, out=tmp_path / "counted", windows=SIZES)
     total = writes
     assert total == 8  # text, manifest, four shards, summary, report
     for number in range(1, total + 1):
         folder = tmp_path / str(number)
         writes, fatal = 0, number
         with pytest.raises(Killed):
-            rote.scan(model, text, out=folder, **SIZES)
+            rote.scan(model, text, out=folder, windows=SIZES)
         assert bool(list(folder.rglob("*.part"))) == (when == "before")
         fatal = 0
-        same_table(rote.scan(model, text, out=folder, **SIZES), undisturbed)
+        same_table(rote.scan(model, text, out=folder, windows=SIZES), undisturbed)
         assert not list(folder.rglob("*.part"))
 
 
@@ -246,20 +246,20 @@ def test_leftover_parts_of_shards_are_not_read(undisturbed: Run, model: Any, tex
     (undisturbed.folder / "scores" / ".000000.parquet.part").write_bytes(b"PAR1 half a shard")
     (undisturbed.folder / "scores" / ".000009.parquet.part").write_bytes(b"")
     assert_frame_equal(Run(undisturbed.folder).scores, table, check_exact=True)
-    again = rote.scan(model, text, out=undisturbed.folder, **SIZES)
+    again = rote.scan(model, text, out=undisturbed.folder, windows=SIZES)
     assert_frame_equal(again.scores, table, check_exact=True)
 
 
 def test_a_finished_run_is_not_scored_again(undisturbed: Run, model: Any, text: str) -> None:
     before = {p: p.stat().st_mtime_ns for p in undisturbed.shards()}
-    again = rote.scan(model, text, out=undisturbed.folder, **SIZES)
+    again = rote.scan(model, text, out=undisturbed.folder, windows=SIZES)
     assert {p: p.stat().st_mtime_ns for p in again.shards()} == before
 
 
 def test_progress_starts_where_the_run_stood(undisturbed: Run, model: Any, text: str) -> None:
     undisturbed.shards()[-1].unlink()
     told: list[tuple[str, int, int]] = []
-    rote.scan(model, text, out=undisturbed.folder, **SIZES, progress=lambda *what: told.append(what))
+    rote.scan(model, text, out=undisturbed.folder, windows=SIZES, progress=lambda *what: told.append(what))
     scored = [(done, total) for what, done, total in told if what == "scored"]
     total = undisturbed.summary.examples
     assert scored[0] == (SMALLEST_SHARD, total)
@@ -312,7 +312,8 @@ def test_sigint_says_how_to_go_on(bundled: Any, alice: str, tmp_path: Path) -> N
 def test_sigint_while_a_library_swallows_it(tmp_path: Path) -> None:
     """transformers, while it is being imported, turns KeyboardInterrupt into "could not import", or goes on."""
     before = """
-import os, rote.models.base
+import functools, os, rote.models.base
+@functools.wraps(rote.models.base.load)
 def load(*args, **options):
     try:
         os.kill(os.getpid(), signal.SIGINT)

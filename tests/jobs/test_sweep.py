@@ -55,7 +55,7 @@ def test_the_parts_are_runs_and_are_not_scored_again(
 ) -> None:
     first = sweep(model, examples, out=tmp_path, schemes=[Scheme(), GREEDY], prefixes=[4, 8])
     assert rote.Run.open(tmp_path / "prefix-4").manifest.schemes == ["temperature=1 top_k=40", "greedy"]
-    monkeypatch.setattr("rote.jobs.engine.verbatim", None)  # whoever scores, fails
+    monkeypatch.setattr("rote.extraction.verbatim.verbatim", None)  # whoever scores, fails
     again = sweep(model, examples, out=tmp_path, schemes=[Scheme(), GREEDY], prefixes=[4, 8])
     assert again.result == first.result
 
@@ -125,9 +125,11 @@ def test_lengths_that_examples_do_not_have_are_refused(
         sweep(model, examples, out=tmp_path, suffixes=[0])
     uneven = [*examples, rote.Example("short", (5, 6), (7, 8))]
     with pytest.raises(rote.InputError, match="prefixes have from 2 to 8 tokens"):
-        sweep(model, uneven, out=tmp_path)
+        sweep(model, uneven, out=tmp_path, schemes="greedy")
     with pytest.raises(rote.InputError, match="no examples"):
-        sweep(model, [], out=tmp_path)
+        sweep(model, [], out=tmp_path, schemes="greedy")
+    with pytest.raises(rote.InputError, match="nothing to vary; give schemes, prefixes or suffixes"):
+        sweep(model, examples, out=tmp_path)
 
 
 def test_the_command_line(tiny_folder: Path, alice: str, tmp_path: Path) -> None:
@@ -163,7 +165,7 @@ def test_the_command_line(tiny_folder: Path, alice: str, tmp_path: Path) -> None
         (["--scheme", "top_k=a"], "not understood"),
         (["--scheme", ""], "not understood"),
         (["--scheme", "top_k=1.5,2"], "top_k is a whole number"),
-        (["--scheme", "temperature=0,1"], "write --scheme greedy"),
+        (["--scheme", "temperature=0,1"], "write greedy"),
         (["--scheme", "top_k=5,5"], "asked for twice"),
         (["--scheme", "top_k=5 top_k=6"], "has top_k twice"),
         (["--scheme", "temperature=1e-300"], "at least 1e-6"),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import rote
-from rote import Example, Run, RunError, Scheme
+from rote import Example, ModelOptions, Run, RunError, Scheme
 from rote.models.base import ModelIdentity
 from rote.store.files import FORMAT, digest
 from rote.store.manifest import made_with, refuse_if_different, refuse_other_model
@@ -25,9 +25,9 @@ from tests.jobs.support import SIZES, files, same_table
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"stride": 20}, "windows.stride"),
-        ({"prefix": 9}, "windows.prefix"),
-        ({"suffix": 5}, "windows.suffix"),
+        ({"windows": replace(SIZES, stride=20)}, "windows.stride"),
+        ({"windows": replace(SIZES, prefix=9)}, "windows.prefix"),
+        ({"windows": replace(SIZES, suffix=5)}, "windows.suffix"),
         ({"tau": 0.002}, "tau"),
         ({"schemes": [Scheme(top_k=39)]}, "schemes"),
         ({"schemes": [Scheme(temperature=1.0000001)]}, "schemes"),
@@ -40,7 +40,8 @@ from tests.jobs.support import SIZES, files, same_table
 def test_a_changed_option_is_refused_by_name(
     change: dict[str, Any], field: str, undisturbed: Run, model: Any, text: str
 ) -> None:
-    refused_unchanged(undisturbed, field, lambda: rote.scan(text, model, out=undisturbed.folder, **SIZES | change))
+    options: dict[str, Any] = {"windows": SIZES} | change
+    refused_unchanged(undisturbed, field, lambda: rote.scan(model, text, out=undisturbed.folder, **options))
 
 
 @pytest.mark.parametrize(
@@ -54,47 +55,51 @@ def test_a_changed_option_is_refused_by_name(
 def test_a_model_loaded_otherwise_is_refused_by_name(
     change: dict[str, Any], field: str, undisturbed: Run, tiny_folder: Path, text: str
 ) -> None:
-    other = rote.load(tiny_folder, device="cpu", **change)
-    refused_unchanged(undisturbed, field, lambda: rote.scan(text, other, out=undisturbed.folder, **SIZES))
+    other = rote.load(tiny_folder, ModelOptions(device="cpu", **change))
+    refused_unchanged(undisturbed, field, lambda: rote.scan(other, text, out=undisturbed.folder, windows=SIZES))
 
 
 def test_batches_that_follow_from_another_memory_are_refused(
     undisturbed: Run, model: Any, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU of another size: batch-mates decide the last digits."""
-    fixed = rote.scan(text, model, out=tmp_path / "fixed", batch_size=7, **SIZES)
+    fixed = rote.scan(model, text, out=tmp_path / "fixed", batch_size=7, windows=SIZES)
     assert (undisturbed.manifest.batch_tokens, fixed.manifest.batch_tokens) == (model.batch_tokens, None)
     monkeypatch.setattr(type(model), "batch_tokens", model.batch_tokens - 1)
-    refused_unchanged(undisturbed, "batch_tokens", lambda: rote.scan(text, model, out=undisturbed.folder, **SIZES))
-    assert rote.scan(text, model, out=fixed.folder, batch_size=7, **SIZES)
+    refused_unchanged(
+        undisturbed, "batch_tokens", lambda: rote.scan(model, text, out=undisturbed.folder, windows=SIZES)
+    )
+    assert rote.scan(model, text, out=fixed.folder, batch_size=7, windows=SIZES)
 
 
 def test_other_weights_are_refused(undisturbed: Run, text: str, tmp_path: Path) -> None:
-    other = rote.load(tiny.save(tmp_path / "tiny", seed=1), device="cpu")
-    refused_unchanged(undisturbed, "model.fingerprint", lambda: rote.scan(text, other, out=undisturbed.folder, **SIZES))
+    other = rote.load(tiny.save(tmp_path / "tiny", seed=1), ModelOptions(device="cpu"))
+    refused_unchanged(
+        undisturbed, "model.fingerprint", lambda: rote.scan(other, text, out=undisturbed.folder, windows=SIZES)
+    )
 
 
 def test_another_text_is_refused(undisturbed: Run, model: Any, text: str) -> None:
     refused_unchanged(
-        undisturbed, "source.sha256", lambda: rote.scan(text[:-1] + "X", model, out=undisturbed.folder, **SIZES)
+        undisturbed, "source.sha256", lambda: rote.scan(model, text[:-1] + "X", out=undisturbed.folder, windows=SIZES)
     )
 
 
 def test_other_examples_are_refused(model: Any, tmp_path: Path) -> None:
-    run = rote.score([Example("x", (5, 6), (7,))], model, out=tmp_path / "run")
+    run = rote.score(model, [Example("x", (5, 6), (7,))], out=tmp_path / "run")
     for other in (
         Example("x", (5, 6), (8,)),
         Example("y", (5, 6), (7,)),
         Example("x", (5, 6), (7,), metadata={"a": 1}),
     ):
-        refused_unchanged(run, "source.sha256", lambda other=other: rote.score([other], model, out=run.folder))  # type: ignore[misc]
+        refused_unchanged(run, "source.sha256", lambda other=other: rote.score(model, [other], out=run.folder))  # type: ignore[misc]
 
 
 def refused_unchanged(run: Run, field: str, act: Callable[[], object]) -> None:
     before = files(run.folder)
     with pytest.raises(RunError, match=rf"(?m)^  {field}: the folder has .*, this command ") as error:
         act()
-    assert "--out" in str(error.value)
+    assert "Choose another out, or delete the folder" in str(error.value)
     assert files(run.folder) == before
 
 
@@ -114,13 +119,16 @@ def test_the_command_line_names_the_changed_option(tiny_folder: Path, text: str,
     again = rote_here(*command, "--prefix", "8", "--suffix", "6", "--stride", "20")
     assert again.code == 1
     assert "windows.stride: the folder has 10, this command 20" in again.err
+    assert "Choose another --out, or delete the folder" in again.err
 
 
 def test_the_names_of_text_and_model_do_not_matter(
     undisturbed: Run, tiny_folder: Path, text: str, tmp_path: Path
 ) -> None:
     moved = shutil.copytree(tiny_folder, tmp_path / "moved")
-    again = rote.scan(text, rote.load(moved, device="cpu"), out=undisturbed.folder, name="renamed.txt", **SIZES)
+    again = rote.scan(
+        rote.load(moved, ModelOptions(device="cpu")), text, out=undisturbed.folder, name="renamed.txt", windows=SIZES
+    )
     assert again.manifest.source.name == "text"
 
 
@@ -128,8 +136,8 @@ def test_the_names_of_text_and_model_do_not_matter(
 def test_files_that_belong_to_no_run_are_not_taken_over(name: str, model: Any, text: str, tmp_path: Path) -> None:
     (tmp_path / "scores").mkdir()
     (tmp_path / name).write_text("precious")
-    with pytest.raises(RunError, match=rf"{name} is there already .* choose another --out"):
-        rote.scan(text, model, out=tmp_path, **SIZES)
+    with pytest.raises(RunError, match=rf"{name} is there already .* choose another out"):
+        rote.scan(model, text, out=tmp_path, windows=SIZES)
     assert (tmp_path / name).read_text() == "precious"
     assert not (tmp_path / "manifest.json").exists()
 
@@ -138,7 +146,7 @@ def test_other_files_in_the_folder_are_left_alone(undisturbed: Run, model: Any, 
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "notes.md").write_text("precious")
-    same_table(rote.scan(text, model, out=folder, **SIZES), undisturbed)
+    same_table(rote.scan(model, text, out=folder, windows=SIZES), undisturbed)
     assert (folder / "notes.md").read_text() == "precious"
 
 

@@ -9,6 +9,7 @@ import random
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +41,14 @@ def test_a_truncated_shard_is_named_and_can_be_made_again(
     for act in (
         lambda: Run(folder).scores,
         lambda: Run(folder).report(),
-        lambda: rote.scan(model, text, out=folder, **SIZES),
+        lambda: rote.scan(model, text, out=folder, windows=SIZES),
     ):
         with pytest.raises(RunError, match=r"000002\.parquet is damaged .* Delete it and run the command that made"):
             act()
     shard.unlink()
     with pytest.raises(RunError, match="unfinished"):
         Run(folder).report()
-    same_table(rote.scan(model, text, out=folder, **SIZES), undisturbed)
+    same_table(rote.scan(model, text, out=folder, windows=SIZES), undisturbed)
 
 
 def test_a_flipped_bit_never_gives_another_number(undisturbed: Run) -> None:
@@ -77,7 +78,7 @@ def test_a_parquet_file_that_is_no_shard_is_refused(undisturbed: Run) -> None:
 def test_a_damaged_manifest_is_named(undisturbed: Run, model: Any, text: str) -> None:
     (undisturbed.folder / "manifest.json").write_text('{"format": 1,')
     with pytest.raises(RunError, match=r"cannot read .*manifest\.json"):
-        rote.scan(model, text, out=undisturbed.folder, **SIZES)
+        rote.scan(model, text, out=undisturbed.folder, windows=SIZES)
     assert "manifest.json" in rote_here("report", undisturbed.folder).err
 
 
@@ -88,9 +89,11 @@ def test_a_missing_text_is_named(undisturbed: Run) -> None:
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    no_run = "has no manifest.json, so it is not a run folder; give the one that a rote scan was written to."
     for folder, said in (
-        (tmp_path, f"{tmp_path} has no manifest.json, so it is not a run folder; give the --out of a rote scan."),
-        (tmp_path / "nowhere", f"there is no folder {tmp_path / 'nowhere'}; give the --out of a finished run."),
+        (tmp_path, f"{tmp_path} {no_run}"),
+        (nowhere, f"there is no folder {nowhere}; give the one that a finished run was written to."),
     ):
         result = rote_here("report", folder)
         assert result.code == 1
@@ -116,10 +119,10 @@ def test_disk_full_then_not(
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         with pytest.raises(RunError, match=r"cannot write .*: No space left on device\. Free some space"):
-            rote.scan(model, text, out=folder, **SIZES)
+            rote.scan(model, text, out=folder, windows=SIZES)
     assert not list(folder.rglob("*.part"))
     assert len(list((folder / "scores").iterdir())) == min(max(after - 2, 0), 4)
-    same_table(rote.scan(model, text, out=folder, **SIZES), undisturbed)
+    same_table(rote.scan(model, text, out=folder, windows=SIZES), undisturbed)
 
 
 @pytest.fixture
@@ -137,7 +140,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_disk_that_is_really_full(undisturbed: Run, tiny_folder: Path, small_disk: Path, tmp_path: Path) -> None:
     book = tmp_path / "book.txt"
     book.write_text(undisturbed.text or "")
-    sizes = [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
+    sizes = [word for name, value in asdict(SIZES).items() for word in (f"--{name}", str(value))]
     command: list[str | Path] = [
         "scan",
         book,
@@ -164,8 +167,8 @@ def test_a_disk_that_is_really_full(undisturbed: Run, tiny_folder: Path, small_d
 def test_a_folder_that_cannot_be_made(model: Any, text: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     for out in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(RunError, match=r"cannot make the folder .*file.* Choose another --out"):
-            rote.scan(model, text, out=out, **SIZES)
+        with pytest.raises(RunError, match=r"cannot make the folder .*file.* Choose another out"):
+            rote.scan(model, text, out=out, windows=SIZES)
     assert (tmp_path / "file").read_text() == "in the way"
 
 
@@ -174,13 +177,13 @@ def test_a_folder_without_permission(model: Any, text: str, tmp_path: Path) -> N
     folder = tmp_path / "locked"
     folder.mkdir(mode=0o500)
     with pytest.raises(RunError, match="not writable"):
-        rote.scan(model, text, out=folder, **SIZES)
+        rote.scan(model, text, out=folder, windows=SIZES)
 
 
 def test_a_lock_that_cannot_be_written(model: Any, text: str, tmp_path: Path) -> None:
     (tmp_path / ".lock").mkdir()
     with pytest.raises(RunError, match=r"cannot write .*\.lock"):
-        rote.scan(model, text, out=tmp_path, **SIZES)
+        rote.scan(model, text, out=tmp_path, windows=SIZES)
 
 
 @cases(60)
@@ -342,7 +345,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 def test_what_stands_in_the_place_of_a_file_is_left_there(model: Any, text: str, tmp_path: Path) -> None:
     (tmp_path / "text.txt").mkdir()
     with pytest.raises(RunError, match=r"text\.txt is there already"):
-        rote.scan(model, text, out=tmp_path, **SIZES)
+        rote.scan(model, text, out=tmp_path, windows=SIZES)
     assert (tmp_path / "text.txt").is_dir()
 
 

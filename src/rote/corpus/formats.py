@@ -93,16 +93,22 @@ def as_text(given: Text, name: str = "text") -> tuple[str, str]:
 def typed_text(typed: str) -> Text:
     """What a command line means where it may be told a text or a file: a Path where it names a file, or should."""
     named = _looks_like_a_path(typed) or len(typed.split()) == 1 or Path(typed).suffix.lower() in (".txt", ".md")
+    if named and not _is_there(typed):
+        raise ValueError("there is no such file. Check the path; to give the text itself, give at least two words.")
     return Path(typed) if named else typed
 
 
 def _looks_like_a_path(text: str) -> bool:
     """Whether it names a file that is there, or is one word that ends like a text file's name."""
-    try:
-        there = len(text) < 4096 and "\n" not in text and Path(text).is_file()
-    except (OSError, ValueError):  # too long for a name, or with a NUL
-        there = False
+    there = len(text) < 4096 and "\n" not in text and _is_there(text) and Path(text).is_file()
     return there or (len(text.split()) == 1 and Path(text).suffix.lower() in (".txt", ".md", ".jsonl", ".gz", ".epub"))
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):  # too long for a name, or with a NUL
+        return False
 
 
 def as_examples(

@@ -70,6 +70,9 @@ def sweep(
         raise InputError(
             f"there is nothing to vary; give {argument('schemes')}, {argument('prefixes')} or {argument('suffixes')}."
         )
+    for option, lengths_asked in (("prefixes", prefixes), ("suffixes", suffixes)):
+        if lengths_asked is not None:
+            _refuse_lengths(option, lengths_asked)
     asked, tell = as_schemes(Scheme() if schemes is None else schemes), progress or quiet
     own, examples = _examples(model, source, prefixes, suffixes, stride, tell)
     name = name or own
@@ -167,6 +170,11 @@ def _points(run: Run, schemes: Sequence[str], prefix: int, suffixes: Sequence[in
     return points
 
 
+def _refuse_lengths(option: str, asked: Sequence[int]) -> None:
+    if not asked or not all(whole(length) and length >= 1 for length in asked):
+        raise InputError(f"{argument(option)}: lengths are whole numbers of at least 1, not {list(asked)}.")
+
+
 def _lengths(examples: Sequence[Example], option: str, asked: Sequence[int] | None) -> list[int]:
     """The lengths to sweep, ascending, once each; every example must be long enough for the longest."""
     of = option.removesuffix("es")
@@ -178,8 +186,6 @@ def _lengths(examples: Sequence[Example], option: str, asked: Sequence[int] | No
                 f"{argument(option)} with up to {min(own)}."
             )
         return [own[0]]
-    if not asked or not all(whole(length) and length >= 1 for length in asked):
-        raise InputError(f"{argument(option)}: lengths are whole numbers of at least 1, not {list(asked)}.")
     if max(asked) > min(own):
         short = examples[own.index(min(own))]
         raise InputError(

@@ -127,6 +127,7 @@ class ReconstructionManifest(Plan):
 
     def __post_init__(self) -> None:
         """What was written is told as it was, idle options and all."""
+        self.refuse_impossible()
 
 
 def now() -> str:

@@ -50,6 +50,12 @@ class Writing:
     missed_after: Annotated[int, Option("An EOS after so many tokens without one counts for two breaks.")] = 10_000
 
     def __post_init__(self) -> None:
+        self.refuse_impossible()
+        refuse_idle(self, "length_penalty", self.beams > 1, f"{argument('beams')} above 1")
+        refuse_idle(self, "missed_after", self.section_break is not None, argument("section_break"))
+
+    def refuse_impossible(self) -> None:
+        """Refuse what no text can be written with."""
         for name in ("tokens", "context_tokens"):
             if getattr(self, name) is not None:
                 require_whole(name, getattr(self, name))
@@ -65,8 +71,6 @@ class Writing:
             )
         if self.section_break is not None:
             section_break(self.section_break, 1)
-        refuse_idle(self, "length_penalty", self.beams > 1, f"{argument('beams')} above 1")
-        refuse_idle(self, "missed_after", self.section_break is not None, argument("section_break"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
