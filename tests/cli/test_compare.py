@@ -16,7 +16,7 @@ from rote.report.text.comparison import moved_facts
 from rote.store.comparison import MovedPassage
 from tests.cli.command import rote_here
 
-SIZES: dict[str, Any] = {"prefix": 20, "suffix": 20, "stride": 50}
+CUT = rote.Windows(prefix=20, suffix=20, stride=50)
 
 
 @pytest.fixture(scope="module")
@@ -24,15 +24,15 @@ def folders(bundled: Any, alice: str, gatsby: str, tmp_path_factory: pytest.Temp
     """The bundled model over a text that it does not know and, after it, one that it does."""
     folder = tmp_path_factory.mktemp("runs")
     text = gatsby[50_000:51_000] + alice[3000:3500]
-    rote.scan(bundled, text, out=folder / "all", **SIZES)
-    rote.scan(bundled, text, out=folder / "hot", schemes=[Scheme(temperature=3.0, top_k=None)], **SIZES)
-    rote.scan(bundled, text, out=folder / "early", stop_early=True, **SIZES)
+    rote.scan(bundled, text, out=folder / "all", windows=CUT)
+    rote.scan(bundled, text, out=folder / "hot", schemes=[Scheme(temperature=3.0, top_k=None)], windows=CUT)
+    rote.scan(bundled, text, out=folder / "early", stop_early=True, windows=CUT)
     rote.scan(
         bundled,
         alice[3000:3300],
         out=folder / "near",
         near=Near(tolerance=2, budget=60, gap=0.0, until="budget"),
-        **SIZES,
+        windows=CUT,
     )
     return folder
 
@@ -106,7 +106,7 @@ def test_changes_of_rows_that_were_given_up_are_said_to_be_bounds() -> None:
     [
         (["compare", "all"], "at least two runs"),
         (["compare", "all", "all"], "given twice"),
-        (["compare", "all", "nowhere"], "there is no folder nowhere; give the --out of a finished run."),
+        (["compare", "all", "nowhere"], "there is no folder nowhere; give the one that a finished run was written to."),
         (["compare", "all", "."], "no manifest.json"),
         (["compare", "all", "hot", "--tau", "1.5"], "(0, 1]"),
         (["compare", "all", "hot", "--out", "all"], "holds a run"),

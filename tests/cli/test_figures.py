@@ -18,7 +18,7 @@ from rote.report.figures.run import RUN_FIGURES
 from tests.cli.command import Result, rote_here
 
 pytest.importorskip("matplotlib")
-SIZES: dict[str, Any] = {"prefix": 20, "suffix": 20, "stride": 50}
+CUT = rote.Windows(prefix=20, suffix=20, stride=50)
 TOP_K = "temperature=1 top_k=40"
 
 
@@ -27,14 +27,14 @@ def folders(bundled: Any, alice: str, gatsby: str, tmp_path_factory: pytest.Temp
     folder = tmp_path_factory.mktemp("runs")
     text = gatsby[50_000:51_000] + alice[3000:3500]
     schemes = [Scheme(), Scheme(temperature=3.0, top_k=None)]
-    rote.scan(bundled, text, out=folder / "all", schemes=schemes, **SIZES)
-    rote.scan(bundled, text, out=folder / "early", stop_early=True, **SIZES)
+    rote.scan(bundled, text, out=folder / "all", schemes=schemes, windows=CUT)
+    rote.scan(bundled, text, out=folder / "early", stop_early=True, windows=CUT)
     rote.scan(
         bundled,
         alice[3000:3300],
         out=folder / "near",
         near=Near(tolerance=2, budget=60, gap=0.0, until="budget"),
-        **SIZES,
+        windows=CUT,
     )
     rote.compare([folder / "all", folder / "early"]).write(folder / "compared")
     examples = rote.windows(text, bundled.tokenizer, rote.Windows(prefix=20, suffix=20, stride=200))
@@ -103,7 +103,7 @@ def test_a_comparison_from_its_own_files(folders: Path, tmp_path: Path) -> None:
     moved = shutil.copytree(folders / "compared", tmp_path / "compared")
     found = rote_here("figures", moved)
     assert drawn(found) == ["strips", "rates", "prompts", "coverage", "pair-a-b", "pair-a-c", "cost"]
-    assert "left out: near-rates, for want of runs with a near-verbatim search (--near)" in found.err
+    assert "left out: near-rates, for want of runs with a near-verbatim search" in found.err
     strips = pl.read_csv(moved / "figures/strips.csv", infer_schema_length=None)
     scores = Run.open(folders / "all").scores.filter(pl.col("scheme") == TOP_K)
     over = scores.filter((pl.col("suffix_start") <= 1300) & (pl.col("suffix_end") > 1300))
@@ -118,7 +118,7 @@ def test_a_sweep_and_a_reconstruction_at_once(folders: Path, tmp_path: Path) -> 
     found = rote_here("figures", folders / "sweep", folders / "written", "--out", tmp_path / "out", "--format", "png")
     assert drawn(found) == ["prefix", "suffix", "prompts", "matches"]
     assert written(tmp_path / "out") == {"sweep", "written"}
-    assert "left out: schemes, for want of several schemes (--scheme)" in found.err
+    assert "left out: schemes, for want of several schemes" in found.err
     matches = pl.read_csv(tmp_path / "out/written/matches.csv")
     summary = json.loads((folders / "written/summary.json").read_text())
     assert [list(row) for row in matches.rows()] == summary["similarity"]["by_position"]
@@ -126,7 +126,7 @@ def test_a_sweep_and_a_reconstruction_at_once(folders: Path, tmp_path: Path) -> 
 
 def test_from_python(folders: Path, tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
-    found = rote.figures(folders / "sweep", out=tmp_path, format="png", progress=lambda *step: told.append(step))
+    (found,) = rote.figures(folders / "sweep", out=tmp_path, format="png", progress=lambda *step: told.append(step))
     assert found.folder == tmp_path
     assert [path.name for path in found.figures] == ["prefix.png", "suffix.png", "prompts.png"]
     assert all(path.is_file() for path in (*found.figures, found.captions))
@@ -182,7 +182,13 @@ def test_a_damaged_comparison_is_refused(folders: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("option", "value"), [("--format", "gif"), ("--style", "poster")])
 def test_unknown_formats_and_styles_are_refused(option: str, value: str, folders: Path, tmp_path: Path) -> None:
-    assert f"'{value}'; choose " in refused(folders / "near", option, value, "--out", tmp_path / "out")
+    found = rote_here("figures", folders / "near", option, value, "--out", tmp_path / "out")
+    assert (found.code, found.out) == (2, "")
+    assert f"Invalid value for '{option}'" in found.err
+    assert f"'{value}' is not one of " in found.err
+    name = option.removeprefix("--")
+    with pytest.raises(rote.InputError, match=f"there is no {name} '{value}'; choose "):
+        rote.figures(folders / "near", out=tmp_path / "out", **{name: value})  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 import rote
 from rote import Run
-from rote.cli.main import COMMANDS
+from rote.cli.main import BY_NAME
 from rote.corpus.formats import write_examples
 from rote.store.files import plain
 from tests import tiny
@@ -142,7 +142,7 @@ def test_weights_that_are_not_numbers(book: Path, tmp_path: Path) -> None:
 
 def test_bos_always_without_a_bos_token(book: Path, model_copy: Path) -> None:
     tiny.without_bos(model_copy)
-    refused(scan(book, model_copy, "--bos", "always"), "has no BOS token", "use bos='auto' or 'never'")
+    refused(scan(book, model_copy, "--bos", "always"), "has no BOS token", "use --bos auto or never")
 
 
 # --- options
@@ -151,26 +151,27 @@ def test_bos_always_without_a_bos_token(book: Path, model_copy: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--stride", "0"], ["--stride 0", "at least 1"]),
-        (["--prefix", "0"], ["--prefix 0", "at least 1"]),
-        (["--suffix", "-3"], ["--suffix -3", "at least 1"]),
-        (["--temperature", "-1"], ["temperature must be 0 (greedy) or a number of at least 1e-6", "-1"]),
-        (["--temperature", "nan"], ["temperature must be 0 (greedy) or a number of at least 1e-6", "nan"]),
-        (["--top-k", "4097"], ["top_k=4097 is larger than the model's vocabulary of 4096", "0) to keep the whole"]),
-        (["--top-k", "-1"], ["--top-k must be 0 (keep all) or more, not -1"]),
-        (["--top-p", "0"], ["top_p must lie in (0, 1], not 0"]),
+        (["--stride", "0"], ["--stride must be a whole number of at least 1, not 0"]),
+        (["--prefix", "0"], ["--prefix must be a whole number of at least 1, not 0"]),
+        (["--suffix", "-3"], ["--suffix must be a whole number of at least 1, not -3"]),
+        (["--temperature", "-1"], ["--temperature must be 0 (greedy) or a number of at least 1e-6", "-1"]),
+        (["--temperature", "nan"], ["--temperature must be 0 (greedy) or a number of at least 1e-6", "nan"]),
+        (["--top-k", "4097"], ["--top-k 4097 is larger than the model's vocabulary of 4096", "--top-k 0 to keep"]),
+        (["--top-k", "-1"], ["--top-k must be a whole number of at least 1, not -1; --top-k 0 keeps the whole"]),
+        (["--top-p", "0"], ["--top-p must lie in (0, 1], not 0"]),
         (["--temperature", "0", "--top-k", "5"], ["--temperature 0 is greedy", "--top-k", "leave them out"]),
-        (["--temperature", "0", "--top-k", "40"], ["--temperature 0 is greedy", "--top-k", "leave them out"]),
+        (
+            ["--temperature", "0", "--top-k", "40"],
+            ["--top-k 40 changes nothing beside --temperature 0", "leave it out"],
+        ),
         (["--temperature", "0", "--top-p", "0.9"], ["--temperature 0 is greedy", "--top-p", "leave them out"]),
-        (["--tau", "0"], ["tau must lie in (0, 1], not 0"]),
-        (["--tau", "1.5"], ["tau must lie in (0, 1], not 1.5"]),
-        (["--stop-early", "--tau", "0.5"], ["with stop_early, tau must be at most 0.01"]),
-        (["--batch-size", "0"], ["--batch-size must be 'auto' or a whole number of at least 1, not '0'"]),
-        (["--batch-size", "many"], ["--batch-size must be 'auto' or a whole number of at least 1, not 'many'"]),
-        (["--device", "abacus"], ["unknown device 'abacus'; use auto, cpu, cuda, cuda:N or mps"]),
-        (["--device", "cpu:x"], ["unknown device 'cpu:x'; use auto, cpu"]),
-        (["--dtype", "int4"], ["unknown dtype 'int4'; use auto, float32, bfloat16 or float16"]),
-        (["--bos", "sometimes"], ["unknown BOS policy 'sometimes'; use auto, always or never"]),
+        (["--tau", "0"], ["--tau must lie in (0, 1], not 0"]),
+        (["--tau", "1.5"], ["--tau must lie in (0, 1], not 1.5"]),
+        (["--stop-early", "--tau", "0.5"], ["with --stop-early, --tau must be at most 0.01"]),
+        (["--batch-size", "0"], ["--batch-size must be a whole number of at least 1, not 0"]),
+        (["--batch-size", "many"], ["--batch-size many: give 'auto' or a whole number of at least 1"]),
+        (["--device", "abacus"], ["there is no --device 'abacus'; choose auto, cpu, cuda, cuda:N or mps"]),
+        (["--device", "cpu:x"], ["there is no --device 'cpu:x'; choose auto, cpu"]),
         (["--device-map", "round"], ["could not load the model", "'auto'"]),
     ],
     ids=" ".join,
@@ -183,34 +184,56 @@ def test_impossible_option(options: list[str], words: list[str], book: Path, tin
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--tolerance", "-1"], ["the tolerance must be a whole number from 0 to 4095, not -1"]),
+        (["--tolerance", "-1"], ["--tolerance must be a whole number from 0 to 4095, not -1"]),
         (["--tolerance", "100"], ["every output is near enough to the suffix of example", "tolerance below that"]),
-        (["--distance", "cosine"], ["unknown distance 'cosine'; use levenshtein or hamming"]),
-        (["--eos", "maybe"], ["unknown EOS policy 'maybe'; use stop, exclude or ignore"]),
-        (["--method", "guess"], ["unknown method 'guess'; use fork, beam, sample"]),
-        (["--method", "beam", "--variant", "wide"], ["unknown variant 'wide'; use closing, pruned, baseline"]),
         (["--variant", "pruned"], ["--variant changes nothing here; it goes with --method beam"]),
         (["--budget", "99", "--width", "5"], ["--width changes nothing here; it goes with --method beam"]),
         (["--seed", "7"], ["--seed changes nothing here; it goes with --samples"]),
-        (["--samples", "5", "--seed", "-1"], ["seed must be a whole number of at least 0, not -1"]),
+        (["--samples", "5", "--seed", "-1"], ["--seed must be a whole number of at least 0, not -1"]),
         (
             ["--method", "sample", "--budget", "99", "--samples", "5"],
-            ["a number of samples or a budget for them, not both"],
+            ["a number of --samples or a --budget for them, not both"],
         ),
-        (["--method", "sample", "--budget", "9"], ["a budget of 9 token evaluations does not pay for one sample"]),
-        (["--method", "beam", "--width", "90", "--budget", "99"], ["does not cover a beam of 90; give at least"]),
-        (["--until", "dawn"], ["unknown until 'dawn'; use budget, decision, worthwhile"]),
-        (["--budget", "12"], ["a budget of 12 token evaluations does not cover the first pass; give at least 13"]),
-        (["--width", "0"], ["width must be a whole number of at least 1, not 0"]),
-        (["--samples", "0"], ["samples must be a whole number of at least 1, not 0"]),
-        (["--method", "beam", "--samples", "5"], ["samples go with method 'sample' or 'fork', not with 'beam'"]),
-        (["--gap", "1"], ["gap must lie in [0, 1), not 1"]),
+        (["--method", "sample", "--budget", "9"], ["--budget 9: so many token evaluations do not pay for one sample"]),
+        (["--method", "beam", "--width", "90", "--budget", "99"], ["do not cover a beam of 90; give at least"]),
+        (["--budget", "12"], ["--budget 12: so many token evaluations do not cover the first pass; give at least 13"]),
+        (["--width", "0"], ["--width must be a whole number of at least 1, not 0"]),
+        (["--samples", "0"], ["--samples must be a whole number of at least 1, not 0"]),
+        (
+            ["--method", "beam", "--samples", "5"],
+            ["--samples go with --method sample or --method fork, not with --method beam"],
+        ),
+        (["--gap", "1"], ["--gap must lie in [0, 1), not 1"]),
         (["--stop-early"], ["near-verbatim extraction needs every example in full; it cannot stop early"]),
     ],
     ids=" ".join,
 )
 def test_impossible_option_of_near(options: list[str], words: list[str], book: Path, tiny_folder: Path) -> None:
     refused(scan(book, tiny_folder, "--near", *options), *words)
+    assert not (book.parent / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "known"),
+    [
+        (["--dtype", "int4"], ["auto", "float32", "bfloat16", "float16"]),
+        (["--bos", "sometimes"], ["auto", "always", "never"]),
+        (["--near", "--distance", "cosine"], ["levenshtein", "hamming"]),
+        (["--near", "--eos", "maybe"], ["stop", "exclude", "ignore"]),
+        (["--near", "--method", "guess"], ["fork", "beam", "sample"]),
+        (["--near", "--method", "beam", "--variant", "wide"], ["closing", "pruned", "baseline"]),
+        (["--near", "--until", "dawn"], ["worthwhile", "decision", "budget"]),
+    ],
+    ids=" ".join,
+)
+def test_choice_that_is_none(options: list[str], known: list[str], book: Path, tiny_folder: Path) -> None:
+    """The parser knows the choices: it names the option and all of them."""
+    result = scan(book, tiny_folder, *options)
+    assert (result.code, result.out) == (2, "")
+    assert "Traceback" not in result.err
+    option, value = options[-2:]
+    assert f"Invalid value for '{option}'" in result.err
+    assert f"'{value}' is not one of {', '.join(map(repr, known))}." in result.err
     assert not (book.parent / "run").exists()
 
 
@@ -233,7 +256,7 @@ def test_device_that_is_not_there(device: str, book: Path, tiny_folder: Path) ->
     here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if here.get(device):
         pytest.skip(f"this machine has {device}")
-    refused(scan(book, tiny_folder, "--device", device), f"device '{device}' was asked for, but")
+    refused(scan(book, tiny_folder, "--device", device), f"--device {device} was asked for, but")
 
 
 def test_windows_longer_than_the_context(alice: str, tmp_path: Path) -> None:
@@ -457,7 +480,7 @@ def test_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_help_and_version() -> None:
     assert rote_here("--version").out == f"rote {rote.__version__}\n"
     listed = re.findall(r"^│ (\w+) +\w", rote_here("--help").out, re.MULTILINE)
-    assert listed == [function.__name__ for function in COMMANDS]
+    assert listed == list(BY_NAME)
     for command in listed:
         page = rote_here(command, "--help")
         assert page.code == 0

@@ -77,7 +77,7 @@ def scored(bundled: Any, alice: str, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def summary_of(run: Run, console: Console) -> list[str]:
-    print_summary(run, False, console)
+    print_summary(run, console)
     return plain(console)
 
 
@@ -242,7 +242,7 @@ def test_without_a_search_there_is_one_line(run: Run) -> None:
 def test_colours_rise_with_probability_and_are_not_needed(run: Run) -> None:
     coloured, bare = window(80), window(80, no_color=True)
     for out in (coloured, bare):
-        print_summary(run, False, out)
+        print_summary(run, out)
     assert re.search(r"\x1b\[38;2;255;\d+;\d+m", printed(coloured))
     assert not re.search(r"\x1b\[[0-9;]*38;", printed(bare))
     assert plain(coloured) == plain(bare)
@@ -360,7 +360,7 @@ def test_foreign_text_does_nothing_but_stand_there(width: int, nasty: Run) -> No
         assert rows.height == len(kept)
         check_safe(out, width)
     out = window(width)
-    print_summary(nasty, False, out)
+    print_summary(nasty, out)
     check_safe(out, width)
 
 
@@ -377,7 +377,7 @@ def check_safe(out: Console, width: int) -> None:
 
 def test_in_a_pipe_foreign_text_is_safe_as_well(nasty: Run) -> None:
     out = piped()
-    print_summary(nasty, False, out)
+    print_summary(nasty, out)
     assert "\x1b" not in printed(out)
     assert "\x9b" not in printed(out)
     assert "\u202e" not in printed(out)

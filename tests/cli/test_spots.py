@@ -13,9 +13,11 @@ import pytest
 import rote
 from rote import Run, Scheme
 from rote.analysis.coverage import hot_spots, longest
-from rote.corpus.windows import windows
+from rote.corpus.windows import Windows, windows
 from rote.errors import InputError
-from rote.jobs.longer import check_context, finished_scan, longer, starts_before
+from rote.jobs.longer import check_context, longer, starts_before
+from rote.jobs.spots import finished_scan
+from rote.progress import quiet
 from tests import tiny
 from tests.cli.command import Result, rote_here, rote_process
 from tests.fakes import HashModel
@@ -34,7 +36,7 @@ def book(alice: str, gatsby: str) -> str:
 @pytest.fixture(scope="module")
 def scanned(book: str, bundled: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "book"
-    rote.scan(book, bundled, out=folder, name="book.txt", prefix=20, suffix=10, stride=25)
+    rote.scan(bundled, book, out=folder, name="book.txt", windows=Windows(prefix=20, suffix=10, stride=25))
     return folder
 
 
@@ -87,7 +89,7 @@ def test_spots_outside_a_given_body(scanned: Path) -> None:
 
 
 def test_spots_of_a_text_that_is_not_known(book: str, bundled: Any, tmp_path: Path) -> None:
-    rote.scan(book[:900], bundled, out=tmp_path / "run", stride=100)
+    rote.scan(bundled, book[:900], out=tmp_path / "run", windows=Windows(stride=100))
     result = rote_here("spots", tmp_path / "run")
     assert result.code == 0
     assert "0 hot-spots at p ≥ 50%" in result.out
@@ -102,20 +104,32 @@ def test_spots_of_a_text_that_is_not_known(book: str, bundled: Any, tmp_path: Pa
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--at", "0"), ("threshold", "(0, 1]")),
-        (("--at", "nan"), ("threshold", "not nan")),
-        (("--rank", "size"), ("'length' or 'probability'",)),
-        (("--top", "0"), ("at least 1",)),
-        (("--body", "7"), ("START:END",)),
+        (("--at", "0"), ("--at", "(0, 1]", "not 0")),
+        (("--at", "nan"), ("--at", "not nan")),
+        (("--top", "0"), ("--top", "at least 1", "not 0")),
+        (("--body", "7"), ("--body 7", "START:END")),
     ],
 )
 def test_bad_options_of_spots(options: tuple[str, ...], words: tuple[str, ...], scanned: Path) -> None:
     refused(rote_here("spots", scanned, *options), *words)
 
 
+def test_an_order_of_spots_that_is_none(scanned: Path) -> None:
+    result = rote_here("spots", scanned, "--rank", "size")
+    assert (result.code, result.out) == (2, "")
+    assert "'--rank'" in result.err
+    assert "'size' is not one of 'length', 'probability'" in result.err
+    with pytest.raises(InputError, match="'length' or 'probability', not by 'size'"):
+        rote.spots(scanned, rank="size")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("command", ["spots", "longer"])
 def test_folders_that_are_no_finished_scan(command: str, scanned: Path, bundled: Any, tmp_path: Path) -> None:
-    refused(rote_here(command, tmp_path / "nowhere"), f"there is no folder {tmp_path / 'nowhere'}", "give the --out")
+    refused(
+        rote_here(command, tmp_path / "nowhere"),
+        f"there is no folder {tmp_path / 'nowhere'}",
+        "that a finished run was written to",
+    )
     refused(rote_here(command, tmp_path), "not a run folder")
     unfinished = Path(shutil.copytree(scanned, tmp_path / "unfinished"))
     (unfinished / "summary.json").unlink()
@@ -123,7 +137,7 @@ def test_folders_that_are_no_finished_scan(command: str, scanned: Path, bundled:
     without = Path(shutil.copytree(scanned, tmp_path / "without"))
     (without / "text.txt").unlink()
     refused(rote_here(command, without), "text.txt is gone")
-    rote.score([rote.Example("x", (1, 2), (3,))], bundled, out=tmp_path / "scores")
+    rote.score(bundled, [rote.Example("x", (1, 2), (3,))], out=tmp_path / "scores")
     refused(rote_here(command, tmp_path / "scores"), "is a score run", "rote scan")
 
 
@@ -135,7 +149,7 @@ def test_longer_windows_start_their_suffixes_in_hot_spots(scanned: Path, book: s
     assert result.code == 0, result.err
     run = Run.open(f"{scanned}-longer")
     spots = hot_spots(finished_scan(scanned).rows, len(book), 0.6)
-    everywhere = windows(book, bundled.tokenizer, prefix=5, suffix=12, stride=10)
+    everywhere = windows(book, bundled.tokenizer, Windows(prefix=5, suffix=12, stride=10))
     expected = [e for e in everywhere if any(spot.start <= (e.suffix_start or 0) < spot.end for spot in spots)]
     assert run.scores["start"].to_list() == [e.start for e in expected]
     assert run.manifest.kind == "scan"
@@ -165,7 +179,8 @@ def test_longer_windows_start_their_suffixes_in_hot_spots(scanned: Path, book: s
 
 
 def test_dropped_windows_of_regions_are_counted(alice: str, bundled: Any, tmp_path: Path) -> None:
-    run = rote.scan(alice[3000:3400], bundled, out=tmp_path / "run", prefix=10, suffix=20, within=[(0, 55), (300, 400)])
+    cut = Windows(prefix=10, suffix=20)
+    run = rote.scan(bundled, alice[3000:3400], out=tmp_path / "run", windows=cut, within=[(0, 55), (300, 400)])
     starts = [*range(0, 55, 10), *range(300, 400, 10)]
     assert run.scores.height + run.manifest.dropped == len(starts)
     assert run.manifest.dropped > 0
@@ -173,13 +188,18 @@ def test_dropped_windows_of_regions_are_counted(alice: str, bundled: Any, tmp_pa
     stored = json.loads((tmp_path / "run/manifest.json").read_text())
     assert stored["windows"]["within"] == [[0, 55], [300, 400]]
     with pytest.raises(InputError, match="not one window of 10 \\+ 20 tokens starts in the given parts"):
-        rote.scan(alice[3000:3400], bundled, out=tmp_path / "none", prefix=10, suffix=20, within=[(390, 400)])
+        rote.scan(bundled, alice[3000:3400], out=tmp_path / "none", windows=cut, within=[(390, 400)])
     assert not (tmp_path / "none").exists()
 
 
 def test_a_window_beyond_the_context(scanned: Path, tmp_path: Path) -> None:
     result = rote_here("longer", scanned, "--prefix", "25", "--suffix", "600", "--out", tmp_path / "run")
-    refused(result, "25 + 600 tokens takes 625 positions", "context of 512", "--suffix that fits is 487")
+    refused(
+        result,
+        "25 + 600 tokens takes 625 positions",
+        "context of 512",
+        "beside --prefix 25, --suffix 487 is the largest that fits",
+    )
     assert not (tmp_path / "run").exists()
 
 
@@ -188,23 +208,18 @@ def test_the_largest_suffix_named_is_the_largest_that_fits(bos: int | None) -> N
     model: Any = HashModel(bos_id=bos, context_length=30)
     largest = 21 if bos is None else 20
     check_context(model, 10, largest)
-    with pytest.raises(InputError, match=f"fits is {largest}\\."):
+    with pytest.raises(InputError, match=f"beside prefix=10, suffix={largest} is the largest that fits\\."):
         check_context(model, 10, largest + 1)
-    with pytest.raises(InputError, match="a smaller --prefix is needed"):
+    with pytest.raises(InputError, match="use a smaller prefix\\."):
         check_context(model, 40, 1)
     check_context(HashModel(context_length=None), 1000, 1000)
 
 
 def test_another_model_must_be_asked_for(book: str, tiny_folder: Path, tmp_path: Path) -> None:
     model = Path(shutil.copytree(tiny_folder, tmp_path / "model"))
-    rote.scan(
-        book[:600],
-        rote.load(model, device="cpu"),
-        out=tmp_path / "run",
-        prefix=8,
-        suffix=6,
-        schemes=[Scheme(top_k=None)],
-    )
+    loaded = rote.load(model, rote.ModelOptions(device="cpu"))
+    everything = Scheme(top_k=None)
+    rote.scan(loaded, book[:600], out=tmp_path / "run", windows=Windows(prefix=8, suffix=6), schemes=everything)
     options = ("--at", "1e-300", *SMALL, "--stride", "50")
     shutil.rmtree(model)
     tiny.save(model, seed=1)
@@ -218,8 +233,8 @@ def test_another_model_must_be_asked_for(book: str, tiny_folder: Path, tmp_path:
 
 def test_options_of_longer_that_cannot_be(scanned: Path) -> None:
     for option in ("--prefix", "--suffix", "--stride"):
-        refused(rote_here("longer", scanned, option, "0", "--device", "cpu"), f"{option} 0", "at least 1")
-    refused(rote_here("longer", scanned, "--at", "2"), "threshold", "not 2")
+        refused(rote_here("longer", scanned, option, "0", "--device", "cpu"), option, "at least 1, not 0")
+    refused(rote_here("longer", scanned, "--at", "2"), "--at", "not 2")
     refused(rote_here("longer", scanned, "--batch-size", "x", "--device", "cpu"), "--batch-size")
 
 
@@ -227,9 +242,8 @@ def test_longer_goes_on_after_a_kill(
     scanned: Path, tmp_path: Path, bundled: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(rote.jobs.engine.SHARD_FLOPS, "cpu", 1.0)
-    found = finished_scan(scanned)
-    spots = hot_spots(found.rows, len(found.text), 0.5)
-    whole = longer(found, spots, bundled, out=tmp_path / "whole", prefix=5, suffix=12)
+    whole = longer(scanned, bundled, out=tmp_path / "whole", windows=Windows(prefix=5, suffix=12), at=0.5)
+    assert whole is not None
     assert len(whole.shards()) > 2
     arguments = ("longer", scanned, *SMALL, "--out", tmp_path / "run")
     with rote_process(*arguments, before=SMALL_SHARDS) as process:
@@ -247,11 +261,12 @@ def test_longer_goes_on_after_a_kill(
 
 def test_starts_before_regions(book: str, bundled: Any) -> None:
     regions = [(1300, 1310), (1500, 1900), (3500, 3600)]
-    within = starts_before(book, bundled.tokenizer, regions, prefix=7, stride=3)
-    chosen = [e.start for e in windows(book, bundled.tokenizer, prefix=7, suffix=1, stride=3, within=within)]
-    everywhere = windows(book, bundled.tokenizer, prefix=7, suffix=1, stride=3)
+    cut = Windows(prefix=7, suffix=1, stride=3)
+    within = starts_before(book, bundled.tokenizer, regions, cut, quiet)
+    chosen = [e.start for e in windows(book, bundled.tokenizer, cut, within=within)]
+    everywhere = windows(book, bundled.tokenizer, cut)
     assert chosen == [e.start for e in everywhere if any(a <= (e.suffix_start or 0) < b for a, b in regions)]
-    assert starts_before(book, bundled.tokenizer, [], prefix=7, stride=3) == []
+    assert starts_before(book, bundled.tokenizer, [], cut, quiet) == []
 
 
 @pytest.mark.parametrize("command", ["spots", "longer"])

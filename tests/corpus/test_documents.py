@@ -106,7 +106,7 @@ def read_all(path: Path, **options: Any) -> None:
     ("content", "message"),
     [
         (b"", "holds no documents"),
-        (b'{"text": "a"}\n{"body": "b"}\n', r"c\.jsonl, line 2: no 'text'.*--text-column"),
+        (b'{"text": "a"}\n{"body": "b"}\n', r"c\.jsonl, line 2: no 'text'.*with text_column"),
         (b'{"text": "a"}\nnonsense\n', r"c\.jsonl, line 2: not JSON"),
         (b"[1]\n", r"line 1: not a JSON object"),
         (b'{"text": "\xff"}\n', r"line 1: not UTF-8: byte 10 of the line \(0xFF\)"),
@@ -135,7 +135,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
         read_all(tmp_path)
     with pytest.raises(InputError, match=r"is one text.*rote scan"):
         read_all(tmp_path / "book.txt")
-    with pytest.raises(InputError, match="--glob"):
+    with pytest.raises(InputError, match="Choose files with glob"):
         read_all(tmp_path, glob="")
     write_parquet(tmp_path / "c.parquet", ROWS)
     with pytest.raises(InputError, match="holds Parquet files and texts"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import random
 from collections import Counter
+from dataclasses import asdict, replace
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ def spans(examples: list[Example]) -> list[tuple[int, int]]:
 
 def test_examples_are_the_tokens_of_the_text_from_a_space_on(corpus: Corpus) -> None:
     texts = {row["id"]: row["text"] for row in ROWS}
-    found, drawn = draw(corpus, bundled(), Draw(documents=12, examples=7, runs=3, seed=5), **SIZES)
+    found, drawn = draw(corpus, bundled(), Draw(documents=12, examples=7, runs=3, seed=5, **SIZES))
     assert [(d.run, d.documents, d.examples, d.short_documents, d.skipped_documents) for d in drawn] == [
         (run, 12, 84, 0, 0) for run in range(3)
     ]
@@ -109,11 +110,11 @@ def test_every_kind_and_order_of_corpus_gives_the_same_sample(corpus: Corpus, tm
         write_parquets(tmp_path / "parts", shuffled),
         write_dataset(tmp_path / "dataset", shuffled),
     ]
-    options: dict[str, Any] = {"documents": 6, "examples": 4, "runs": 2, "seed": 1, **SIZES}
-    expected = draw(corpus, bundled(), **options)
+    wanted = Draw(documents=6, examples=4, runs=2, seed=1, **SIZES)
+    expected = draw(corpus, bundled(), wanted)
     for other in others:
-        assert draw(open_corpus(other), bundled(), **options) == expected
-    assert draw(corpus, bundled(), **options | {"seed": 2})[0] != expected[0]
+        assert draw(open_corpus(other), bundled(), wanted) == expected
+    assert draw(corpus, bundled(), replace(wanted, seed=2))[0] != expected[0]
 
 
 def test_split_and_repetitions_travel_along(tmp_path: Path) -> None:
@@ -124,9 +125,8 @@ def test_split_and_repetitions_travel_along(tmp_path: Path) -> None:
     found, _ = draw(
         open_corpus(write_jsonl(tmp_path / "c.jsonl", rows)),
         bundled(),
-        Draw(examples=1, runs=1),
+        Draw(examples=1, runs=1, **SIZES),
         role="held-out",
-        **SIZES,
     )
     metadata = {e.metadata["document"]: e.metadata for e in found}
     own = {"run": 0, "corpus": "held-out"}
@@ -141,7 +141,7 @@ def test_what_is_too_short_is_counted_and_replaced(tmp_path: Path) -> None:
     texts = [*PARTS[:6], "", "no room", "nospaceatall" * 100, " ".join(["a", "b", "c"]), PARTS[7][:120], PARTS[8][:100]]
     rows = [{"id": str(i), "text": text} for i, text in enumerate(texts)]
     corpus = open_corpus(write_jsonl(tmp_path / "c.jsonl", rows))
-    found, drawn = draw(corpus, bundled(), Draw(documents=8, examples=4, runs=4), **SIZES)
+    found, drawn = draw(corpus, bundled(), Draw(documents=8, examples=4, runs=4, **SIZES))
     room = {row["id"]: arrangements(candidates(row["text"], bundled(), **SIZES)[:40], 4) for row in rows[6:]}
     most = {name: len(choices[0]) if choices else 0 for name, choices in room.items()}
     assert sorted(size > 0 for size in most.values()) == [False] * 4 + [True] * 2
@@ -155,14 +155,14 @@ def test_what_is_too_short_is_counted_and_replaced(tmp_path: Path) -> None:
 
 
 def test_more_than_there_is_is_all_there_is(corpus: Corpus) -> None:
-    found, drawn = draw(corpus, bundled(), Draw(documents=500, examples=1, runs=2), **SIZES)
+    found, drawn = draw(corpus, bundled(), Draw(documents=500, examples=1, runs=2, **SIZES))
     assert [d.documents for d in drawn] == [20, 20]
     assert [e.start for e in found[:20]] != [e.start for e in found[20:]]
 
 
 def test_what_is_drawn_unless_asked_otherwise(corpus: Corpus, tmp_path: Path) -> None:
-    sizes = {"documents": 1000, "examples": 10, "runs": 3, "prefix": 50, "suffix": 50, "seed": 0}
-    assert draw(corpus, bundled()) == draw(corpus, bundled(), **sizes, role="main")  # type: ignore[arg-type]
+    said = Draw(documents=1000, examples=10, runs=3, prefix=50, suffix=50, seed=0)
+    assert draw(corpus, bundled(), Draw()) == draw(corpus, bundled(), said, role="main")
     many = [{"id": str(i), "text": "a bc"} for i in range(1002)]
     short = open_corpus(write_jsonl(tmp_path / "c.jsonl", many))
     _, drawn = draw(short, single_bytes(), Draw(examples=1, runs=1, prefix=1, suffix=1))
@@ -172,9 +172,11 @@ def test_what_is_drawn_unless_asked_otherwise(corpus: Corpus, tmp_path: Path) ->
 def test_progress_counts_the_documents_of_all_runs(tmp_path: Path) -> None:
     rows = [{"id": str(i), "text": text} for i, text in enumerate([*PARTS[:4], "", "no room"])]
     corpus = open_corpus(write_jsonl(tmp_path / "c.jsonl", rows))
-    calls: list[tuple[int, int]] = []
-    options: dict[str, Any] = {"documents": 5, "examples": 2, "runs": 3, **SIZES}
-    _, drawn = draw(corpus, bundled(), **options, progress=lambda *call: calls.append(call))
+    told: list[tuple[str, int, int]] = []
+    wanted = Draw(documents=5, examples=2, runs=3, **SIZES)
+    _, drawn = draw(corpus, bundled(), wanted, progress=lambda *call: told.append(call))
+    assert {what for what, _, _ in told} == {"drawn"}
+    calls = [(done, total) for _, done, total in told]
     assert [(run.documents, run.skipped_documents) for run in drawn] == [(4, 2)] * 3
     assert {total for _, total in calls} == {15}
     for run in range(3):
@@ -188,7 +190,7 @@ def test_progress_counts_the_documents_of_all_runs(tmp_path: Path) -> None:
 
 def test_a_seed_gives_the_same_sample_on_every_machine_and_in_every_version(corpus: Corpus) -> None:
     """Else a sample could not be drawn again. Whoever changes how places are drawn, changes these on purpose."""
-    found, _ = draw(corpus, bundled(), Draw(documents=3, examples=3, runs=2, seed=11), **SIZES)
+    found, _ = draw(corpus, bundled(), Draw(documents=3, examples=3, runs=2, seed=11, **SIZES))
     assert [example.id for example in found] == DRAWN
     for count, starts in PLACED.items():
         places = place(PARTS[0], cutter(bundled(), **SIZES), count, random.Random(1))
@@ -197,9 +199,9 @@ def test_a_seed_gives_the_same_sample_on_every_machine_and_in_every_version(corp
 
 @pytest.mark.parametrize("option", ["documents", "examples", "runs", "prefix", "suffix"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, True])
-def test_sizes_out_of_range_are_refused(option: str, value: Any, corpus: Corpus) -> None:
-    with pytest.raises(InputError, match=f"--{option}"):
-        draw(corpus, bundled(), **{**SIZES, option: value})
+def test_sizes_out_of_range_are_refused(option: str, value: Any) -> None:
+    with pytest.raises(InputError, match=f"^{option} must be a whole number of at least 1, not {value}"):
+        Draw(**{**SIZES, option: value})
 
 
 # --- fairness
@@ -368,7 +370,7 @@ def test_hundreds_of_examples_side_by_side() -> None:
 
 
 def test_every_document_is_equally_likely(corpus: Corpus) -> None:
-    found, _ = draw(corpus, bundled(), Draw(documents=5, examples=1, runs=200, seed=3), **SIZES)
+    found, _ = draw(corpus, bundled(), Draw(documents=5, examples=1, runs=200, seed=3, **SIZES))
     seen = Counter(e.metadata["document"] for e in found)
     assert len(seen) == 20
     # Drawn 50 times on average, with a standard deviation of 6.1.
@@ -376,6 +378,7 @@ def test_every_document_is_equally_likely(corpus: Corpus) -> None:
 
 
 def test_how_much_is_drawn_unless_said_otherwise() -> None:
-    defaults = {name: p.default for name, p in inspect.signature(draw).parameters.items()}
-    asked = ("documents", "examples", "runs", "prefix", "suffix", "seed", "role")
-    assert [defaults[name] for name in asked] == [None, 10, 3, 50, 50, 0, "main"]
+    assert asdict(Draw()) == {
+        "documents": None, "examples": 10, "runs": 3, "prefix": 50, "suffix": 50, "seed": 0
+    }  # fmt: skip
+    assert inspect.signature(draw).parameters["role"].default == "main"

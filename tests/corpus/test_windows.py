@@ -381,18 +381,18 @@ def test_regions_may_touch_and_fill_the_text() -> None:
 
 def test_progress_reaches_the_total(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK", 4)
-    calls: list[tuple[int, int]] = []
+    calls: list[tuple[str, int, int]] = []
     windows(
         "x" * 100, single_bytes(), Windows(prefix=5, suffix=5, stride=10), progress=lambda *call: calls.append(call)
     )
-    assert calls == [(4, 10), (8, 10), (10, 10)]
+    assert calls == [("windows", 4, 10), ("windows", 8, 10), ("windows", 10, 10)]
 
 
 @pytest.mark.parametrize("option", ["prefix", "suffix", "stride"])
 @pytest.mark.parametrize("value", [0, -3, 2.5, True, "10"])
 def test_lengths_must_be_positive(option: str, value: Any) -> None:
-    with pytest.raises(InputError, match=f"--{option} {value}: .*at least 1"):
-        windows("some text", bundled(), **{option: value})
+    with pytest.raises(InputError, match=f"^{option} must be a whole number of at least 1, not {value!r}"):
+        Windows(**{option: value})
 
 
 def test_text_that_is_empty_or_not_unicode() -> None:

@@ -9,7 +9,7 @@ import polars as pl
 
 from rote.models.base import ModelIdentity
 from rote.store.files import FORMAT
-from rote.store.manifest import Manifest, NearSearch, Sampling, Source, Windows
+from rote.store.manifest import Manifest, NearSearch, Sampling, ScannedWindows, Source
 from rote.store.summary import SchemeNumbers, Summary
 
 Kind = Literal["scan", "score"]
@@ -56,7 +56,7 @@ def manifest(
         created=CREATED,
         source=Source(name=name, sha256="ab" * 32, characters=characters if scanned else None),
         model=model,
-        windows=Windows(prefix=50, suffix=50, stride=10) if scanned else None,
+        windows=ScannedWindows(prefix=50, suffix=50, stride=10) if scanned else None,
         dropped=dropped,
         schemes=list(schemes),
         tau=tau,

@@ -75,18 +75,20 @@ def folders(bundled: Any, alice: str, gatsby: str, tmp_path_factory: pytest.Temp
     root = tmp_path_factory.mktemp("runs")
     hot = rote.Scheme(temperature=1.5, top_k=None)  # what the model knows comes out with all sorts of probabilities
     mixed = alice[3000:5500] + gatsby[5000:6500] + alice[9000:10500]
+    every = {stride: rote.Windows(stride=stride) for stride in (50, 90, 130, 150, 180)}
+    near = rote.Near(tolerance=2, budget=200, samples=10, gap=0.0, until="budget")
+    both, some = alice[3000:3900] + gatsby[5000:5400], [(100, 400), (900, 1000)]
     made = [
-        rote.scan(bundled, mixed, out=root / "scan", name="a 1<b> book.txt", windows=rote.Windows(stride=90), schemes=[rote.Scheme(), hot]),
-        rote.scan(bundled, mixed, out=root / "stopped", windows=rote.Windows(stride=130), schemes=[hot], tau=0.01, stop_early=True),
         rote.scan(
-            bundled, alice[3000:3900] + gatsby[5000:5400], out=root / "near", windows=rote.Windows(stride=180), schemes=[hot],
-            near=rote.Near(tolerance=2, budget=200, samples=10, gap=0.0, until="budget"),
+            bundled, mixed, out=root / "scan", name="a 1<b> book.txt", windows=every[90], schemes=[rote.Scheme(), hot]
         ),
-        rote.scan(bundled, gatsby[5000:6000], out=root / "nothing", windows=rote.Windows(stride=150)),
-        rote.scan(bundled, mixed, out=root / "within", windows=rote.Windows(stride=50), within=[(100, 400), (900, 1000)]),
+        rote.scan(bundled, mixed, out=root / "stopped", windows=every[130], schemes=[hot], tau=0.01, stop_early=True),
+        rote.scan(bundled, both, out=root / "near", windows=every[180], schemes=[hot], near=near),
+        rote.scan(bundled, gatsby[5000:6000], out=root / "nothing", windows=every[150]),
+        rote.scan(bundled, mixed, out=root / "within", windows=every[50], within=some),
         _scored(bundled, root / "score", hot),
         _rated(bundled, alice, gatsby, root),
-    ]  # fmt: skip
+    ]
     return {run.folder.name: run.folder for run in made}
 
 

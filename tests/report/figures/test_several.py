@@ -20,7 +20,7 @@ from rote.report.figures.reconstruction import RECONSTRUCTION_FIGURES, reconstru
 from rote.report.figures.sweep import SWEEP_FIGURES, sweep_figures
 from rote.store.comparison import ComparedModel, ComparedNear, ComparedRun, ComparisonResult
 from rote.store.files import FORMAT
-from rote.store.manifest import Source, Windows
+from rote.store.manifest import ScannedWindows, Source
 from rote.store.reconstruction import SimilarityNumbers
 from rote.store.sweep import Lengths, Perplexity, Point, SweepResult, SweepSource, SweptPart, WithinTrials
 from tests.cases import cases
@@ -45,7 +45,7 @@ def compared(
         format=FORMAT,
         kind=kind,
         source=Source(name="book.txt", sha256="ab" * 32, characters=LENGTH if scanned else None),
-        windows=Windows(prefix=50, suffix=50, stride=10) if scanned else None,
+        windows=ScannedWindows(prefix=50, suffix=50, stride=10) if scanned else None,
         tau=TAU,
         top=0,
         runs=[_run(key, table, scanned=scanned, near=near, named=several_schemes) for key, table in tables.items()],

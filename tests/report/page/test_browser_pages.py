@@ -81,10 +81,12 @@ def swept(bundled: Any, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def reconstructed(bundled: Any, alice: str, folder: Path) -> Path:
     start = alice.index("Alice was beginning")
-    truth = alice[start : start + 1300].replace("she", "they <b>5</b>")
+    truth = folder / "truth 2.txt"
+    truth.write_text(alice[start : start + 1300].replace("she", "they <b>5</b>"), "utf-8", newline="")
+    writing = rote.Writing(beams=1, context="anchored")
     found = rote.reconstruct(
-        bundled, alice[start : start + 57], out=folder / "reconstruction", truth=truth, writing=rote.Writing(beams=1, context="anchored"),
-        name="seed 1.txt", truth_name="truth 2.txt",
+        bundled, alice[start : start + 57], out=folder / "reconstruction", truth=truth, writing=writing,
+        name="seed 1.txt",
     )  # fmt: skip
     return found.folder / "report.html"
 

@@ -281,10 +281,10 @@ def test_a_page_of_many_rows_says_what_it_left_out(monkeypatch: pytest.MonkeyPat
 
 
 def test_progress_counts_the_rows_of_all_runs() -> None:
-    told: list[tuple[int, int]] = []
+    told: list[tuple[str, int, int]] = []
     sides = [PackedRun(k, k, SCHEME, many(600)) for k in "AB"]
     pack(sides, tau=TAU, length=10_000, unit="window", progress=lambda *done: told.append(done))
-    assert told == [(0, 1200), (512, 1200), (600, 1200), (600, 1200), (1112, 1200), (1200, 1200)]
+    assert told == [("page", done, 1200) for done in (0, 512, 600, 600, 1112, 1200)]
 
 
 def test_equal_columns_of_several_runs_are_stored_once() -> None:
