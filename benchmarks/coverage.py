@@ -116,19 +116,16 @@ def main() -> None:
         print(f"| {name} | {seconds:.3f} | {' | '.join(peer)} |")
     print(f"| all of it | {total:.3f} | – | – |")
     covered = results["coverage at 4 thresholds"]["0.5"]
-    print(
-        f"\n{length:,} characters, {given.windows:,} windows; at 0.5 {covered['share']:.1%} "
-        f"in {covered['runs']:,} runs."
-    )
+    print(f"\n{length:,} characters, {given.windows:,} windows; at 0.5 {covered.share:.1%} in {covered.runs:,} runs.")
 
 
 def same(name: str, found: Any, expected: Any) -> None:
     if name == "maximum per character":
         assert np.array_equal(found, expected)
     elif name == "longest at 4 thresholds":
-        assert {key: entry["tokens"] if entry else 0 for key, entry in found.items()} == expected
+        assert {key: entry.tokens if entry else 0 for key, entry in found.items()} == expected
     else:
-        assert {key: entry["characters"] for key, entry in found.items()} == expected
+        assert {key: entry.characters for key, entry in found.items()} == expected
 
 
 if __name__ == "__main__":

@@ -117,9 +117,8 @@ def frontier(model: HuggingFaceModel, limit: int | None) -> None:
 
     def search(name: str, **options: Any) -> None:
         began = time.perf_counter()
-        found = rote.near_verbatim(
-            model, examples, near=rote.Near(tolerance=TOLERANCE, gap=0.0, until="budget"), tau=TAU, **options
-        )
+        near = rote.Near(**{"tolerance": TOLERANCE, "gap": 0.0, "until": "budget", **options})
+        found = rote.near_verbatim(model, examples, near=near, tau=TAU)
         seconds = time.perf_counter() - began
         lower = float(np.mean([f.lower for f in found]))
         decided = sum(f.verdict != "undecided" for f in found)

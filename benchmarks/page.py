@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from rote.corpus.windows import windows
+from rote.corpus.windows import Windows, windows
 from rote.extraction.verbatim import Verbatim
 from rote.jobs.open import Run
 from rote.jobs.summary import summarise
@@ -32,7 +32,7 @@ from rote.models.base import ModelIdentity
 from rote.models.tokenizer import load_tokenizer
 from rote.scheme import Scheme
 from rote.store.files import FORMAT, digest
-from rote.store.manifest import Manifest, NearSearch, Source, Windows, made_with, now
+from rote.store.manifest import Manifest, NearSearch, ScannedWindows, Source, made_with, now
 from rote.store.run import add_shard, begin, finish
 from rote.store.table import CandidateColumns, NearColumns, ShardFacts
 from rote.tokens import Example
@@ -60,7 +60,7 @@ def make_run(folder: Path, text: str, tokenizer: Any, *, near: bool, seed: int =
     manifest = Manifest(
         format=FORMAT, kind="scan", created=now(), model=MODEL,
         source=Source(name="books.txt", sha256=digest(text), characters=len(text)),
-        windows=Windows(prefix=50, suffix=50, stride=10), dropped=0, schemes=[str(Scheme())], tau=0.001,
+        windows=ScannedWindows(prefix=50, suffix=50, stride=10), dropped=0, schemes=[str(Scheme())], tau=0.001,
         stop_early=False, batch_size="auto", batch_tokens=None, near=NEAR if near else None, shard_examples=SHARD,
         shards=math.ceil(len(examples) / SHARD), versions=made_with(),
     )  # fmt: skip

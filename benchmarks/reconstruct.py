@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 import rote
-from rote.extraction.text.reconstruct import Context, Writing, longest_context, write_on
+from rote.extraction.text.reconstruct import longest_context, write_on
+from rote.extraction.text.writing import Context, Plan
 from rote.models.base import BUNDLED_TEXT
 
 SEED = 200
@@ -24,7 +25,7 @@ STEP = 50
 
 
 def ours(model: Any, ids: Sequence[int], tokens: int, beams: int, context: Context) -> tuple[list[int], int]:
-    writing = Writing(
+    writing = Plan(
         tokens=tokens,
         context_tokens=longest_context(model),
         step=STEP,

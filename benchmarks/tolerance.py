@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,25 +76,17 @@ class Differences:
                 self.probability = max(self.probability, abs(a.prob - b.prob))
 
 
-class Listening:
-    """A model that keeps the logits it gives."""
+def listening(model: LogitModel) -> tuple[LogitModel, list[Tensor]]:
+    """The same model, and a list to which it adds all logits that it gives."""
+    heard: list[Tensor] = []
 
-    def __init__(self, model: LogitModel) -> None:
-        self._model = model
-        self._heard: list[Tensor] = []
+    def head(hidden: Tensor) -> Tensor:
+        heard.append(model.head(hidden))
+        return heard[-1]
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def head(self, hidden: Tensor) -> Tensor:
-        self._heard.append(self._model.head(hidden))
-        return self._heard[-1]
-
-    def heard(self) -> Tensor:
-        """[suffix tokens, vocabulary] since the last time it was asked."""
-        logits = torch.cat(self._heard)
-        self._heard.clear()
-        return logits
+    ears: Any = copy(model)
+    ears.head = head
+    return ears, heard
 
 
 def compare(model: LogitModel, examples: Sequence[Example], known: str) -> dict[str, Differences]:
@@ -102,15 +95,22 @@ def compare(model: LogitModel, examples: Sequence[Example], known: str) -> dict[
     short = evenly(known, model.tokenizer, BATCH, prefix=prefix + suffix - 1, suffix=1)
     long = evenly(known, model.tokenizer, MATES, prefix=LONG, suffix=1)
     among, beside = Differences(), Differences()
-    listening: Any = Listening(model)
+    ears, heard = listening(model)
+
+    def listened() -> Tensor:
+        """[suffix tokens, vocabulary] since the last time it was asked."""
+        logits = torch.cat(heard)
+        heard.clear()
+        return logits
+
     size = max(1, min(BATCH - MATES, LOGIT_BYTES // (4 * suffix * model.vocabulary)))
     for start in range(0, len(examples), size):
         group = examples[start : start + size]
-        alone = [result for example in group for result in verbatim(listening, [example], SCHEMES, batch_size=1)]
-        logits = listening.heard()
+        alone = [result for example in group for result in verbatim(ears, [example], SCHEMES, batch_size=1)]
+        logits = listened()
         for found, mates in ((among, short[: BATCH - len(group)]), (beside, long)):
-            together = verbatim(listening, [*group, *mates], SCHEMES, batch_size=BATCH)
-            found.add_logits(logits, listening.heard()[: len(logits)])
+            together = verbatim(ears, [*group, *mates], SCHEMES, batch_size=BATCH)
+            found.add_logits(logits, listened()[: len(logits)])
             found.add_scores(alone, together[: len(alone)], model.logit_tolerance)
     return {f"among {BATCH}": among, "beside longer": beside}
 

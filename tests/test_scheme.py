@@ -62,7 +62,7 @@ def test_temperature_zero_is_greedy() -> None:
     assert Scheme(temperature=0) == GREEDY
     for option in ({"top_k": 5}, {"top_p": 0.5}, {"min_p": 0.5}):
         with pytest.raises(InputError, match="greedy decoding"):
-            Scheme(temperature=0, **option)  # type: ignore[arg-type]
+            Scheme(temperature=0, **option)
 
 
 def test_explained() -> None:

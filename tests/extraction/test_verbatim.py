@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import rote
 from rote import GREEDY, Example, Scheme, Verbatim, verbatim
 from rote.errors import InputError, ModelError
-from rote.extraction.verbatim import HEAD_BYTES
+from rote.extraction.passes import HEAD_BYTES
 from tests.cases import all_cases, cases
 from tests.extraction.near.test_search import CoarseModel
 from tests.fakes import HashModel
@@ -170,10 +170,14 @@ def test_every_number_of_every_example(data: st.DataObject) -> None:
     schemes = [Scheme(top_k=2), Scheme(0.7, None, 0.871), GREEDY][: data.draw(st.integers(1, 3))]
     tau = data.draw(st.sampled_from([None, None, 0.001, 0.1, 0.5]))
     size: Any = data.draw(st.sampled_from(["auto", 1, 3]))
-    told: list[int] = []
+    told: list[tuple[str, int, int]] = []
     with mock.patch.dict(HEAD_BYTES, {"cpu": data.draw(st.integers(1, 8)) * vocabulary * 4}):
-        results = iter(verbatim(model, examples, schemes, tau=tau, batch_size=size, progress=told.append))
-    assert sum(told) == len(examples)
+        results = iter(
+            verbatim(model, examples, schemes, tau=tau, batch_size=size, progress=lambda *what: told.append(what))
+        )
+    assert told == sorted(told)
+    assert {(what, total) for what, _, total in told} == {("scored", len(examples))}
+    assert told[-1][1] == len(examples)
     for number, example in enumerate(examples):
         histories = [((bos,) if bos is not None else ()) + example.prefix + example.suffix[:t] for t in range(9)]
         rows = [

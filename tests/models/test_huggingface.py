@@ -89,7 +89,7 @@ def test_the_fingerprint_is_that_of_the_stored_weights(bundled: Any, tmp_path: P
 
 
 def test_the_fingerprint_of_large_files_sees_every_mebibyte(tmp_path: Path) -> None:
-    from rote.models.huggingface import fingerprint
+    from rote.models.fingerprint import fingerprint
 
     path = tmp_path / "model.safetensors"
     mebi = 1 << 20

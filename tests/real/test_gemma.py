@@ -19,7 +19,8 @@ from benchmarks.tolerance import compare
 
 import rote
 from rote import GREEDY, Example, Scheme, verbatim
-from rote.models.huggingface import HuggingFaceModel, fingerprint
+from rote.models.fingerprint import fingerprint
+from rote.models.huggingface import HuggingFaceModel
 from tests.real.fetch import fetch
 from tests.reference import verbatim as reference
 from tests.reference import wide
@@ -202,8 +203,11 @@ def test_near_the_preamble(preamble: Example, gemma: Any) -> None:
     assert type(gemma.memory(8)).__name__ == "KeyMemory"
     p_z = verbatim(gemma, [preamble])[0].prob
     forks, beams = (
-        rote.near_verbatim(gemma, [preamble], **options, near=rote.Near(gap=0.0, until="budget"))[0]
-        for options in ({"budget": 120}, {"method": "beam", "variant": "pruned", "width": 3})
+        rote.near_verbatim(gemma, [preamble], near=near)[0]
+        for near in (
+            rote.Near(budget=120, gap=0.0, until="budget"),
+            rote.Near(method="beam", variant="pruned", width=3, gap=0.0, until="budget"),
+        )
     )
     assert forks.by_tolerance[0][0] == pytest.approx(p_z, rel=1e-3)
     assert beams.by_tolerance[0][0] <= p_z * 1.001

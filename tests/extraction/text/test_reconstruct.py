@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from rote.errors import InputError, ModelError
 from rote.extraction.text.beams import BeamSearch, candidates
-from rote.extraction.text.reconstruct import Chunk, Writing, in_words, longest_context, section_break, write_on
+from rote.extraction.text.reconstruct import longest_context, write_on
+from rote.extraction.text.writing import Chunk, Plan, Writing, in_words, section_break
 from rote.models.huggingface import HuggingFaceModel
 from tests import tiny
 from tests.cases import cases
@@ -27,13 +28,13 @@ def no_break(text: str) -> Sequence[int]:
 
 def first_chunk(model: Any, seed: Sequence[int], count: int, **options: Any) -> Chunk:
     """One step from a context that holds the whole seed."""
-    writing = Writing(
+    writing = Plan(
         tokens=len(seed) + count, context_tokens=len(seed) + count, step=count, section_break=None, **options
     )
     return next(write_on(model, seed, writing, no_break))
 
 
-def written(model: Any, seed: Sequence[int], writing: Writing, encode: Any = no_break) -> list[int]:
+def written(model: Any, seed: Sequence[int], writing: Plan, encode: Any = no_break) -> list[int]:
     return [*seed, *(token for chunk in write_on(model, seed, writing, encode) for token in chunk.tokens)]
 
 
@@ -73,7 +74,8 @@ def test_models_that_end_often_generate_what_transformers_does(
         seed = torch.randint(21, 60, (9,), generator=torch.Generator().manual_seed(number)).tolist()
         for beams in (1, 2, 5):
             expected = reference.transformers_output(own, seed, 12, beams=beams, length_penalty=length_penalty, eos=eos)
-            chunk = first_chunk(model, seed, 12, beams=beams, length_penalty=length_penalty)
+            penalty = {} if beams == 1 else {"length_penalty": length_penalty}
+            chunk = first_chunk(model, seed, 12, beams=beams, **penalty)
             assert [*chunk.tokens, *expected[len(chunk.tokens) :]] == expected
             assert chunk.ended == (expected[-1] in eos) == (len(chunk.tokens) < len(expected))
             ends += chunk.ended
@@ -176,7 +178,8 @@ def test_the_text_is_that_of_a_plain_loop(ending: Any, breaks: str | None, beams
     ended = False
     for first in range(10, 13):
         seed = [first, 20, 30]
-        writing = Writing(tokens=150, context_tokens=40, step=7, beams=beams, section_break=breaks, missed_after=12)
+        missed: dict[str, Any] = {} if breaks is None else {"missed_after": 12}
+        writing = Plan(tokens=150, context_tokens=40, step=7, beams=beams, section_break=breaks, **missed)
 
         def generate(context: list[int], count: int) -> list[int]:
             return reference.transformers_output(
@@ -194,7 +197,7 @@ def test_the_text_is_that_of_a_plain_loop(ending: Any, breaks: str | None, beams
 
 
 def test_sections_are_counted_and_a_missed_break_counts_too(ending: Any) -> None:
-    writing = Writing(tokens=200, context_tokens=40, step=7, beams=3, section_break="{number};", missed_after=12)
+    writing = Plan(tokens=200, context_tokens=40, step=7, beams=3, section_break="{number};", missed_after=12)
     chunks = list(write_on(ending, [10, 20, 30], writing, encode))
     section, since = 1, 0
     jumps = set()
@@ -211,7 +214,7 @@ def test_sections_are_counted_and_a_missed_break_counts_too(ending: Any) -> None
 
 
 def test_the_anchored_context_grows_and_starts_again_at_half_of_it(ending: Any) -> None:
-    writing = Writing(tokens=200, context_tokens=40, step=7, beams=2, context="anchored", section_break="{number};")
+    writing = Plan(tokens=200, context_tokens=40, step=7, beams=2, context="anchored", section_break="{number};")
     seed = [10, 20, 30]
     length, before, jumps = len(seed), 0, 0
     for chunk in write_on(ending, seed, writing, encode):
@@ -226,7 +229,7 @@ def test_the_anchored_context_grows_and_starts_again_at_half_of_it(ending: Any) 
 
 def test_an_anchored_chunk_is_what_its_context_gives_in_one_piece(ending: Any) -> None:
     """Read in parts or at once, the context is the same."""
-    writing = Writing(tokens=120, context_tokens=60, step=6, beams=3, context="anchored", section_break="{number};")
+    writing = Plan(tokens=120, context_tokens=60, step=6, beams=3, context="anchored", section_break="{number};")
     text = [10, 20, 30]
     for chunk in write_on(ending, text, writing, encode):
         own = chunk.tokens[: len(chunk.tokens) - chunk.break_tokens]
@@ -252,7 +255,7 @@ def test_token_evaluations_are_the_positions_fed(ending: Any, context: Any, monk
         return memory
 
     monkeypatch.setattr(ending, "memory", counting)
-    writing = Writing(tokens=90, context_tokens=30, step=6, beams=3, context=context, section_break="{number};")
+    writing = Plan(tokens=90, context_tokens=30, step=6, beams=3, context=context, section_break="{number};")
     seed = [10, 20, 30]
     chunks = list(write_on(ending, seed, writing, encode))
     assert all(token != 0 for chunk in chunks for token in chunk.tokens)
@@ -263,7 +266,7 @@ def test_token_evaluations_are_the_positions_fed(ending: Any, context: Any, monk
 
 @pytest.mark.parametrize("context", ["sliding", "anchored"])
 def test_it_goes_on_from_any_chunk_as_if_never_interrupted(ending: Any, context: Any) -> None:
-    writing = Writing(tokens=100, context_tokens=30, step=5, beams=3, context=context, section_break="{number};")
+    writing = Plan(tokens=100, context_tokens=30, step=5, beams=3, context=context, section_break="{number};")
     seed = [10, 20, 30]
     whole = list(write_on(ending, seed, writing, encode))
     assert len(whole) > 12
@@ -275,7 +278,7 @@ def test_it_goes_on_from_any_chunk_as_if_never_interrupted(ending: Any, context:
 def test_logits_after_a_resume_are_the_same_to_the_last_bit(
     ending: Any, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writing = Writing(tokens=60, context_tokens=30, step=5, beams=3, context=context, section_break="{number};")
+    writing = Plan(tokens=60, context_tokens=30, step=5, beams=3, context=context, section_break="{number};")
     seen: list[torch.Tensor] = []
     head = ending.head
 
@@ -296,7 +299,7 @@ def test_a_model_without_keys_writes_the_same_under_either_context() -> None:
     model = HashModel(12, bos_id=0, seed=4)
     model.eos_ids = frozenset({1})
     texts = [
-        written(model, [5, 6], Writing(tokens=24, context_tokens=40, step=4, beams=3, context=context), encode_small)
+        written(model, [5, 6], Plan(tokens=24, context_tokens=40, step=4, beams=3, context=context), encode_small)
         for context in ("sliding", "anchored")
     ]  # fmt: skip
     assert texts[0] == texts[1]
@@ -309,7 +312,7 @@ def encode_small(text: str) -> list[int]:
 
 def test_the_bundled_model_goes_on_with_its_book(bundled: Any, alice: str) -> None:
     ids = bundled.tokenizer(alice[:2000], add_special_tokens=False)["input_ids"]
-    writing = Writing(tokens=250, context_tokens=longest_context(bundled), section_break=None)
+    writing = Plan(tokens=250, context_tokens=longest_context(bundled), section_break=None)
     assert written(bundled, ids[:80], writing) == ids[:250]
 
 
@@ -331,20 +334,22 @@ def test_section_breaks() -> None:
     assert section_break("{Words} {number} {words}", 5) == "Five 5 five"
     assert section_break("* * *", 5) == "* * *"
     for template in ("", "{chapter}", "{", "{}", "{number.real}"):
-        with pytest.raises(InputError, match="section break"):
+        with pytest.raises(InputError, match=r"section_break=.* is none: give text with"):
             section_break(template, 5)
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"beams": 0}, "beams must be at least 1"),
-        ({"step": 0}, "step must be at least 1"),
-        ({"tokens": -3}, "tokens must be at least 1"),
+        ({"beams": 0}, "beams must be a whole number of at least 1, not 0"),
+        ({"step": 0}, "step must be a whole number of at least 1, not 0"),
+        ({"tokens": -3}, "tokens must be a whole number of at least 1, not -3"),
         ({"context_tokens": 50}, "leaves no room"),
         ({"length_penalty": float("nan")}, "finite"),
-        ({"context": "frozen"}, "sliding or anchored"),
-        ({"section_break": "{x}"}, "section break"),
+        ({"context": "frozen"}, "there is no context 'frozen'; choose sliding, anchored"),
+        ({"section_break": "{x}"}, "section_break='{x}' is none"),
+        ({"beams": 1, "length_penalty": 1.0}, "length_penalty changes nothing here; it goes with beams above 1"),
+        ({"section_break": None, "missed_after": 5}, "missed_after changes nothing here; it goes with section_break"),
     ],
 )
 def test_writings_that_make_no_sense_are_refused(options: Any, says: str) -> None:
@@ -356,11 +361,11 @@ def test_what_the_model_cannot_do_is_refused(ending: Any) -> None:
     assert longest_context(ending) == 127
     assert longest_context(HashModel()) == 3000
     for seed, writing, says in (
-        ([], Writing(tokens=100, context_tokens=100), "no tokens"),
-        ([5] * 100, Writing(tokens=100, context_tokens=100), "nothing to generate"),
-        ([5], Writing(tokens=500, context_tokens=128), "use at most 127"),
+        ([], Plan(tokens=100, context_tokens=100), "no tokens"),
+        ([5] * 100, Plan(tokens=100, context_tokens=100), "nothing to generate"),
+        ([5], Plan(tokens=500, context_tokens=128), "use at most 127"),
     ):
         with pytest.raises(InputError, match=says):
             next(write_on(ending, seed, writing, encode))
     with pytest.raises(InputError, match="has no tokens"):
-        next(write_on(ending, [5], Writing(tokens=100, context_tokens=100), lambda text: []))
+        next(write_on(ending, [5], Plan(tokens=100, context_tokens=100), lambda text: []))
