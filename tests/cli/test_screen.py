@@ -364,14 +364,14 @@ def test_foreign_text_does_nothing_but_stand_there(width: int, nasty: Run) -> No
     check_safe(out, width)
 
 
+TURNING = ("RLO", "LRO", "RLE", "LRE", "PDF", "RLI", "LRI", "FSI", "PDI")
+"""Characters that turn the writing around."""
+
+
 def check_safe(out: Console, width: int) -> None:
     shown = ESCAPE.sub("", printed(out))
     assert not [c for c in shown if unicodedata.category(c) == "Cc" and c != "\n"]
-    assert not [
-        c
-        for c in shown
-        if unicodedata.bidirectional(c) in ("RLO", "LRO", "RLE", "LRE", "PDF", "RLI", "LRI", "FSI", "PDI")
-    ]
+    assert not [c for c in shown if unicodedata.bidirectional(c) in TURNING]
     assert all(cell_len(line) <= width for line in shown.split("\n") if not line.startswith(("report ", "table ")))
 
 
@@ -381,6 +381,14 @@ def test_in_a_pipe_foreign_text_is_safe_as_well(nasty: Run) -> None:
     assert "\x1b" not in printed(out)
     assert "\x9b" not in printed(out)
     assert "\u202e" not in printed(out)
+
+
+@pytest.mark.parametrize("kind", NASTY)
+def test_a_passage_of_foreign_text_is_safe_to_show(kind: str, nasty: Run) -> None:
+    result = rote_here("show", nasty.folder, "--example", f"{kind} {NASTY[kind]}")
+    assert result.code == 0, result.err
+    assert not [c for c in result.out if unicodedata.category(c) == "Cc" and c != "\n"]
+    assert not [c for c in result.out if unicodedata.bidirectional(c) in TURNING]
 
 
 # --- the command

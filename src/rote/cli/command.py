@@ -70,8 +70,7 @@ class Command:
     def _call(self, values: dict[str, Any]) -> None:
         as_json, debug = values.pop("as_json"), values.pop("debug")
         try:
-            with interrupted_by(signal.default_int_handler):
-                result, asked = self._result(values)
+            self._print(*self._result(values), as_json=as_json)
         except KeyboardInterrupt as stop:
             left = getattr(stop, "__notes__", ["nothing was written. Run the same command again."])[-1]
             messages.print(f"stopped: {escape(left)}", soft_wrap=True)
@@ -82,6 +81,8 @@ class Command:
             told = error.told(lambda name, value: spelled(items(self.name), name, value))
             messages.print(f"[bold red]error:[/] {escape(told)}", soft_wrap=True)
             sys.exit(1)
+
+    def _print(self, result: Any, asked: Asked, *, as_json: bool) -> None:
         if as_json:
             print_json(content_of(asked.get("folder") if isinstance(result, Path) else result))
         if not as_json or result is None:  # why there is none is said on standard error
@@ -90,7 +91,7 @@ class Command:
     def _result(self, values: dict[str, Any]) -> tuple[Any, Asked]:
         job = job_of(self.name)
         asked = arguments(items(self.name), values)
-        with progress() as tell:
+        with interrupted_by(signal.default_int_handler), progress() as tell:  # before, a stop ends the process at once
             follows = {"progress": tell} if "progress" in job.__annotations__ else {}
             return job(**asked, **follows), asked
 
@@ -125,8 +126,8 @@ def _parameter(item: Item) -> Parameter:
 def spelled(known: tuple[Item, ...], name: str, value: str | None) -> str:
     """An argument of the library as this command line has it: `top_k=40` as `--top-k 40`."""
     item = next((item for item in known if item.key == name), None)
-    if item is None:
-        return name if value is None else f"{name}={value}"
+    if item is None:  # it stands in a scheme's label, where 0 is what keeps all
+        return name if value is None else f"{name}={'0' if value == 'None' else value}"
     if value is None or kind_of(item) is bool:
         return item.spelled
     return f"{item.spelled} {item.option.none or 'none' if value == 'None' else value.strip(chr(39))}"
@@ -173,7 +174,11 @@ def _put_together(of: str, known: tuple[Item, ...], given: Mapping[Item, Any], a
             f"{argument(next(iter(own)))} is an option of {argument(of)}; give {argument(of)} as well, or leave it out."
         )
     if (flag is not None and flag in given) or (flag is None and own):
-        asked[of] = replace(group, **own)
+        asked[of] = made = replace(group, **own)
+        for name, value in own.items():
+            if getattr(made, name) != value:  # set aside without a word, as a default would be
+                beside = ", ".join(argument(other, said) for other, said in own.items() if other != name)
+                raise InputError(f"{argument(name, value)} changes nothing beside {beside}; leave it out.")
 
 
 def _load(known: tuple[Item, ...], given: Mapping[Item, Any], asked: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 
 from rich.box import SIMPLE_HEAD
@@ -15,36 +15,65 @@ from rich.table import Table
 from rich.text import Text
 
 _NAME = re.compile(r"\S+(?: \S+)*?  +(?=\S)")
-_TOGETHER = re.compile(r"(?<=\b[pnτ]) (?=[=≥] )|(?<=[=≥]) (?=\d)| (?=± )|(?<=±) (?=\d)")  # p = 50%, 0.3% ± 0.1%
+_TOGETHER = re.compile(  # p = 50%, > 0.999, × 2.5, 0.3% ± 0.1%, 1.5 s
+    r"(?<=\b[pnτ]) (?=[=≥] )|(?<=[=≥≤<>×]) (?=\d)| (?=± )|(?<=±) (?=\d)|(?<=\d) (?=s\b)"
+)
 _JOINT = "\ufdd3"  # a noncharacter: set aside for use within a program
 
 
 def print_lines(out: Console, lines: Sequence[str], style: str = "") -> None:
     """Lines of text as they are, or in a terminal wrapped at words to its width.
 
-    Lines of the form `name    value`, one under the other, go on under their values. Columns that do not fit are told
-    row by row.
+    Lines of the form `name    value`, one under the other, go on under their values, others under their first word.
+    Tables that do not fit are told row by row.
     """
+    from rote.report.text.comparison import TableLine
     from rote.report.text.terminal import safe
 
-    for blank, group in groupby((safe(line) for line in lines), key=lambda line: not line.strip()):
-        block = list(group)
-        if not blank and out.is_terminal:
+    def kind(line: str) -> int:
+        return len(line.cells) if isinstance(line, TableLine) else -bool(line.strip())
+
+    for columns, group in groupby(lines, key=kind):
+        given = list(group)
+        block = [safe(line) for line in given]
+        if columns > 0 and out.is_terminal:
+            block = _fitted_rows(out, block, [[safe(cell) for cell in getattr(line, "cells", ())] for line in given])
+        elif columns < 0 and out.is_terminal:
             block = _fitted(out, block)
         for line in block:
             out.print(Text(line, style), soft_wrap=True)
 
 
-def print_texts(out: Console, lines: Sequence[Text]) -> None:
-    """The same for lines with styles of their own: what is too long goes on under its first word."""
-    for line in lines:
-        if not out.is_terminal or cell_len(line.plain) <= out.width:
-            out.print(line, soft_wrap=True)
+def print_texts(out: Console, lines: Sequence[Text | str]) -> None:
+    """The same for lines of which some have styles of their own."""
+    for plain, group in groupby(lines, key=lambda line: isinstance(line, str)):
+        if plain:
+            print_lines(out, [line for line in group if isinstance(line, str)])
             continue
-        indent = len(line.plain) - len(line.plain.lstrip())
-        for number, part in enumerate(line.wrap(out, max(out.width - indent, 1))):
-            part.rstrip()
-            out.print(Text(" " * indent if number else "").append_text(part), soft_wrap=True)
+        for line in group:
+            assert isinstance(line, Text)
+            for part in _wrapped(out, line) if out.is_terminal and cell_len(line.plain) > out.width else [line]:
+                out.print(part, soft_wrap=True)
+
+
+def _wrapped(out: Console, line: Text) -> Iterator[Text]:
+    indent = len(line.plain) - len(line.plain.lstrip(" "))
+    joined = line[indent:]
+    joined.plain = _TOGETHER.sub(_JOINT, joined.plain)
+    for part in joined.wrap(out, max(out.width - indent, 1)):
+        part.plain = part.plain.replace(_JOINT, " ")
+        part.rstrip()
+        yield Text(" " * indent).append_text(part)
+
+
+def _fitted_rows(out: Console, lines: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows of a table: as they are, or where they do not fit, a few lines for each."""
+    if all(cell_len(line) <= out.width for line in lines):
+        return list(lines)
+    if len(rows[0]) > 2:
+        return _stacked(out, rows)
+    names = max(cell_len(name) for name, *_ in rows) + 2
+    return [part for name, *value in rows for part in wrap(out, "".join(value), f"{name:<{names}}")]
 
 
 def _fitted(out: Console, block: Sequence[str]) -> list[str]:
@@ -55,7 +84,8 @@ def _fitted(out: Console, block: Sequence[str]) -> list[str]:
     if len(columns) > 2 and len(block) > 1 and all(map(all, cells)):
         return _stacked(out, cells)
     indent = _indent(block)
-    return [part for line in block for part in wrap(out, line[indent:], line[:indent])]
+    starts = [indent or len(line) - len(line.lstrip(" ")) for line in block]
+    return [part for line, at in zip(block, starts, strict=True) for part in wrap(out, line[at:], line[:at])]
 
 
 def wrap(out: Console, text: str, first: str = "", hang: int | None = None) -> list[str]:
@@ -85,11 +115,14 @@ def _columns(block: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _stacked(out: Console, rows: Sequence[Sequence[str]]) -> list[str]:
+    """Each row by itself, with the titles of its cells; the first row has the titles."""
     head, *others = rows
-    lines = wrap(out, f"{head[0]}:")
+    lines = wrap(out, f"{head[0]}:") if head[0].strip() else []
+    titles = [f"{title}:" if title[-1:].isdigit() or title.endswith("%") else title for title in head[1:]]
     for name, *cells in others:
-        told = [f"{title} {cell}".lstrip() for title, cell in zip(head[1:], cells, strict=True) if cell]
-        lines += wrap(out, f"{name}: {', '.join(told)}", "  ", hang=4)
+        told = [f"{title} {cell}".lstrip() for title, cell in zip(titles, cells, strict=True) if cell]
+        between = "; " if any(", " in cell for cell in cells) else ", "
+        lines += wrap(out, f"{name}: {between.join(told)}", "  ", hang=4)
     return lines
 
 

@@ -28,13 +28,17 @@ WITHOUT_COLOUR = {"del": "[-{}-]", "ins": "{{+{}+}}"}
 def show(shown: ShownPassage, asked: Asked) -> None:
     """How likely is this one passage? Token by token, and what that means for someone who keeps asking."""
     from rote.report.text.passage import passage_lines
+    from rote.report.text.terminal import safe
 
     out = Console(highlight=False)
-    lines = []
+    lines: list[Text | str] = []
     for line in passage_lines(shown):
+        if all(kind == "plain" for kind, _ in line):
+            lines.append(line[0][1] if len(line) == 1 else "".join(part for _, part in line))
+            continue
         text = Text()
         for kind, part in line:
             marked = part if out.color_system else WITHOUT_COLOUR.get(kind, "{}").format(part)
-            text.append(marked, STYLES[kind])
+            text.append(safe(marked), STYLES[kind])
         lines.append(text)
     print_texts(out, lines)

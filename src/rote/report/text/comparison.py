@@ -323,10 +323,21 @@ def comparison_lines(result: ComparisonResult) -> list[str]:
     return lines
 
 
+class TableLine(str):
+    """A row of a table as a line of text; its cells are for a window that is too narrow for the line."""
+
+    cells: tuple[str, ...]
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows as lines of text, columns one under the other."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines: list[str] = []
+    for row in rows:
+        line = TableLine("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        line.cells = tuple(row)
+        lines.append(line)
+    return lines
 
 
 def quote(text: str, length: int = QUOTE) -> str:
