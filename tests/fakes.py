@@ -1,17 +1,21 @@
-"""A model whose logits are known: they depend on the whole sequence so far, by a seeded hash."""
+"""Models whose logits are known, as they depend on the tokens so far by a seeded hash; and one that tells no logits."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from rote.decoding import TargetScores, target_scores
 from rote.models.base import ModelIdentity
+from rote.models.huggingface import HuggingFaceModel
 from rote.models.memory import Replay
+from rote.scheme import Scheme
+from rote.tokens import Example
 
 
 class HashModel:
@@ -112,3 +116,28 @@ class ReciteModel(HashModel):
                 logits[self.banned] = -np.inf
             self._known[context] = logits
         return self._known[context]
+
+
+class OnlyScores:
+    """A `SuffixScorer` and nothing more: scores of given suffixes, from the logits of transformers' own forward pass.
+
+    It stands for sources of models that compute elsewhere. One example at a time, in full, without Rote's batches.
+    """
+
+    def __init__(self, model: HuggingFaceModel) -> None:
+        self._network = model._model
+        self._identity = model.identity()
+        self.tokenizer, self.bos_id, self.eos_ids = model.tokenizer, model.bos_id, model.eos_ids
+        self.vocabulary, self.context_length = model.vocabulary, model.context_length
+        self.logit_tolerance, self.warnings = model.logit_tolerance, model.warnings
+
+    def identity(self) -> ModelIdentity:
+        return self._identity
+
+    @torch.inference_mode()
+    def score_suffixes(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> Iterator[TargetScores]:
+        for example in examples:
+            bos = [] if self.bos_id is None else [self.bos_id]
+            fed = torch.tensor([[*bos, *example.prefix, *example.suffix[:-1]]])
+            logits = self._network(fed).logits[0, -len(example.suffix) :].float()
+            yield target_scores(logits, torch.tensor(example.suffix), schemes)

@@ -157,7 +157,7 @@ Schemes = Scheme | str | Iterable[Scheme | str]
 
 def as_schemes(given: Schemes) -> tuple[Scheme, ...]:
     """All of them, each once."""
-    several = [given] if isinstance(given, Scheme | str) else list(given)
+    several = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     schemes: list[Scheme] = []
     for one in several:
         if not isinstance(one, Scheme | str):

@@ -31,3 +31,11 @@ def undisturbed(model: Any, text: str, tmp_path: Path) -> Run:
     run = rote.scan(model, text, out=tmp_path / "undisturbed", windows=SIZES)
     assert len(run.shards()) == 4
     return run
+
+
+@pytest.fixture(scope="module")
+def known(bundled: Any, alice: str, gatsby: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A scan of a passage that the bundled model knows between two that it does not."""
+    text = gatsby[20_000:20_400] + alice[3000:3500] + gatsby[30_000:30_400]
+    folder = tmp_path_factory.mktemp("known") / "book"
+    return rote.scan(bundled, text, out=folder, name="book.txt", windows=rote.Windows(prefix=20, suffix=10, stride=20))

@@ -130,8 +130,10 @@ def test_greedy_decoding_has_nothing_to_spread_over(model: Any, text: str, tmp_p
     with pytest.raises(rote.InputError, match="every generation is the same"):
         check(run.folder, model)
     name = run.scores["example_id"][0]
-    found = check(run.folder, model, examples=[name], samples=3).passages[0]
+    told: list[tuple[str, int, int]] = []
+    found = check(run, model, examples=[name], samples=3, progress=lambda *what: told.append(what)).passages[0]
     assert found.hits == 3 * found.p_z
+    assert told == [("generated", done, 3) for done in (1, 2, 3)]
 
 
 def test_a_scan_s_windows_are_cut_again_as_they_were(tiny_folder: Path, text: str, tmp_path: Path) -> None:

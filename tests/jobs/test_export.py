@@ -447,6 +447,12 @@ def test_bad_options(options: list[str], code: int, words: list[str], runs: dict
         assert word in result.err
 
 
+def test_a_format_that_is_none(runs: dict[str, Run], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'xlsx'; choose csv, jsonl, parquet, lm-eval"):
+        export(runs["stopped"], "xlsx", out=tmp_path / "out")  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("name", ["manifest.json", "text.txt", "scores/000000.parquet", "summary.json"])
 def test_nothing_of_the_run_is_written_over(name: str, runs: dict[str, Run]) -> None:
     folder = runs["stopped"].folder

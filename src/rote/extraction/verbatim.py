@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rote.corpus.formats import Examples, as_examples
 from rote.decoding import TargetScores
-from rote.errors import InputError, argument
+from rote.errors import InputError, ModelError, argument
 from rote.extraction.passes import Doubts, Floats, Row, Scorer, cost_of
 from rote.extraction.results import Results
 from rote.models.base import LogitModel, ScoringModel, SuffixScorer, TokenModel
@@ -138,6 +138,11 @@ def _listed(
     """Scores that the model's source has worked out itself: every suffix in full, as nothing is gained by stopping."""
     results = []
     for example, scores in zip(examples, model.score_suffixes(examples, schemes), strict=True):
+        if scores.log_probs.shape != (len(schemes), len(example.suffix)) or scores.log_probs.isnan().any():
+            raise ModelError(
+                f"{model.identity().name} gave no probability for every token of the suffix of example {example.id!r} "
+                "under every scheme: what it says of it is too short, or not a number."
+            )
         for number, scheme in enumerate(schemes):
             own = replace(
                 scores,

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rote.errors import InputError, ModelError, argument
+from rote.errors import InputError, argument
 from rote.extraction.near.options import Near
 from rote.jobs.open import Run
 from rote.jobs.summary import summarise
-from rote.models.base import LogitModel, ScoringModel
+from rote.models.base import LogitModel, ScoringModel, with_logits
 from rote.options import BatchSize
 from rote.progress import Progress, stopping
 from rote.scheme import Scheme
@@ -78,17 +78,11 @@ def check_job(job: Job) -> None:
                 f"Leave {argument('stop_early')} out."
             )
         _refuse_pointless(job.examples, job.near)
-        check_near(searchable(job.model), job.examples, job.near)
+        check_near(_searchable(job.model), job.examples, job.near)
 
 
-def searchable(model: ScoringModel) -> LogitModel:
-    """The model, if its logits are at hand; some sources of models only score given suffixes."""
-    if not isinstance(model, LogitModel):
-        raise ModelError(
-            f"{model.identity().name} gives the probabilities of given tokens alone, and near-verbatim searches and "
-            f"reconstructions need its logits: load the model itself, or leave {argument('near')} out."
-        )
-    return model
+def _searchable(model: ScoringModel) -> LogitModel:
+    return with_logits(model, f"near-verbatim extraction ({argument('near')})")
 
 
 def _refuse_pointless(examples: Sequence[Example], near: Near) -> None:
@@ -136,7 +130,7 @@ def manifest_of(
         stop_early=job.stop_early,
         batch_size=job.batch_size,
         batch_tokens=_batch_tokens(job),
-        near=None if near is None else NearSearch(**asdict(near), memory_positions=searchable(model).memory_positions),
+        near=None if near is None else NearSearch(**asdict(near), memory_positions=_searchable(model).memory_positions),
         shard_examples=size,
         shards=math.ceil(len(job.examples) / size),
         sampling=sampling,
@@ -204,7 +198,7 @@ def _near_shard(
     from rote.extraction.near.search import greedy_distances, near_verbatim
     from rote.extraction.verbatim import verbatim
 
-    model, size = searchable(job.model), job.batch_size
+    model, size = _searchable(job.model), job.batch_size
     greedy: Sequence[int | None] = [None] * len(part)
     by_scheme = []
     for scheme in job.schemes:

@@ -14,10 +14,10 @@ from rote.corpus.formats import Text, as_text, typed_text
 from rote.corpus.windows import lone_surrogate, plain_backend
 from rote.errors import InputError, RunError, argument
 from rote.extraction.text.writing import Plan, Writing
-from rote.jobs.engine import run_folder, searchable
+from rote.jobs.engine import run_folder
 from rote.jobs.open import Reconstruction
 from rote.jobs.report import report_reconstruction
-from rote.models.base import LogitModel
+from rote.models.base import LogitModel, with_logits
 from rote.options import Option
 from rote.progress import Progress, quiet, stopping
 from rote.store.files import FORMAT, digest, line, locked, pretty, write_whole
@@ -77,7 +77,7 @@ def _reconstructed(
 ) -> Reconstruction:  # fmt: skip
     from rote.extraction.text.reconstruct import check_writing, longest_context
 
-    searchable(model)
+    with_logits(model, "writing a text on")
     backend = plain_backend(model.tokenizer)
 
     def encode(text: str) -> list[int]:

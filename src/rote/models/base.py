@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
-from rote.errors import InputError, argument
+from rote.errors import InputError, ModelError, argument
 from rote.options import Option, require_known, require_whole
 from rote.scheme import Scheme
 from rote.tokens import BosPolicy, Example
@@ -151,6 +151,17 @@ class ChatModel(Protocol):
 
 ScoringModel = LogitModel | SuffixScorer
 """What p_z can be computed with."""
+
+
+def with_logits(model: TokenModel, what: str) -> LogitModel:
+    """The model, if its logits are at hand, which `what` needs; some sources of models only score given suffixes."""
+    if not isinstance(model, LogitModel):
+        raise ModelError(
+            f"{model.identity().name} gives the probabilities of given tokens alone, and {what} needs its logits: load "
+            "the model itself."
+        )
+    return model
+
 
 BUNDLED = Path(__file__).parent.parent / "data" / "model"
 BUNDLED_TEXT = Path(__file__).parent.parent / "data" / "alice.txt"

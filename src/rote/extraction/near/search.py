@@ -19,7 +19,7 @@ from rote.extraction.near.options import Near, Variant
 from rote.extraction.near.results import Estimate, Goal, NearVerbatim
 from rote.extraction.results import Results
 from rote.extraction.verbatim import check, from_scores
-from rote.models.base import LogitModel
+from rote.models.base import LogitModel, with_logits
 from rote.odds import wilson
 from rote.options import TAU, BatchSize
 from rote.progress import Progress, quiet
@@ -50,6 +50,7 @@ def near_verbatim(
     scheme = Scheme.parse(scheme) if isinstance(scheme, str) else scheme
     if not isinstance(scheme, Scheme):
         raise InputError(f"near_verbatim takes one scheme, a rote.Scheme, not {type(scheme).__name__}.")
+    with_logits(model, "a near-verbatim search")
     examples = as_examples(examples, model.tokenizer)
     check(model, examples, [scheme], tau, batch_size)
     check_near(model, examples, near)
