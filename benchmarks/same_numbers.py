@@ -540,6 +540,8 @@ def _cut(value: object, other: object = None) -> str:
 
 def compare_lines(artefact: str, before: list[str], after: list[str]) -> Row:
     differences, differing = [], 0
+    if " ".join(before).split() == " ".join(after).split():  # where a line is wrapped is no number
+        return Row(artefact, "lines", max(len(before), len(after)), 0, [])
     for what, i, j, k, m in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if what == "equal":
             continue

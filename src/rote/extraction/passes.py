@@ -94,7 +94,7 @@ class Scorer:
         self.model, self.examples, self.schemes = model, examples, schemes
         self.rows = None if batch_size == "auto" else batch_size
         self.positions = model.batch_tokens
-        self.score = compiled_scores() if model.compiled else target_scores
+        self.score = scores_of(model, schemes)
 
     def run(self, indices: NDArray[np.int64], stop_at: int | None, tell: Callable[[int], None]) -> dict[int, Row]:
         """Score these examples (their first `stop_at` suffix tokens, if given), longest batch-mates together."""
@@ -208,6 +208,15 @@ def send(array: NDArray[Any], device: Any) -> torch.Tensor:
     if torch.device(device).type == "cuda":
         tensor = tensor.pin_memory()  # from pageable memory the copy would wait for all work on the device
     return tensor.to(device, non_blocking=True)
+
+
+def scores_of(model: LogitModel, schemes: Sequence[Scheme]) -> Callable[..., TargetScores]:
+    """`target_scores`, compiled if the model is, unless a scheme adds up the whole vocabulary in order.
+
+    That takes a scan over long rows in float64, for which torch's compiler writes no code.
+    """
+    long_scan = any(scheme.nucleus and scheme.top_k is None for scheme in schemes)
+    return compiled_scores() if model.compiled and not long_scan else target_scores
 
 
 @cache

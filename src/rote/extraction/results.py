@@ -29,13 +29,13 @@ class Results(list[Result]):
 
     def __init__(self, results: Iterable[Result], examples: Sequence[Example], tokenizer: Any) -> None:
         super().__init__(results)
-        self._examples, self._tokenizer = {example.id: example for example in examples}, tokenizer
+        self._examples, self._tokenizer = examples, tokenizer
 
     def rows(self, most: int | None = None) -> list[dict[str, Any]]:
         """The first of them: an example's name, the numbers, and the texts of its prefix and suffix."""
-        rows = []
-        for one in self[:most]:
-            example = self._examples[one.example_id]
+        rows, schemes = [], max(1, len(self) // max(1, len(self._examples)))
+        for number, one in enumerate(self[:most]):
+            example = self._examples[number // schemes]
             texts = {"prefix": self._text(example.prefix), "suffix": self._text(example.suffix)}
             rows.append({"example_id": one.example_id, **one.told(), **texts})
         return rows

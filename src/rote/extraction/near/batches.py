@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rote.decoding import Support, TargetScores, support, target_scores
+from rote.decoding import Support, TargetScores, support
 from rote.errors import ModelError, argument
-from rote.extraction.passes import HEAD_BYTES, compiled_scores, out_of_memory, send
+from rote.extraction.passes import HEAD_BYTES, out_of_memory, scores_of, send
 from rote.models.base import LogitModel
 from rote.scheme import Scheme
 
@@ -69,7 +69,7 @@ class Reader:
         self._memory = model.memory(entries) if entries else None
         self._free = np.arange(entries, dtype=np.int64)
         self.keeps = entries > 0
-        self._scores = compiled_scores() if model.compiled else target_scores
+        self._scores = scores_of(model, [scheme])
 
     def take(self, count: int) -> Ints:
         """Entries for `count` new positions."""
