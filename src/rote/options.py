@@ -76,7 +76,8 @@ def require_whole(name: str, number: Any, least: int = 1, most: int | None = Non
 def require_known(name: str, value: Any, known: Iterable[str]) -> None:
     """Refuse a value that is none of the known ones."""
     if value not in (choices := tuple(known)):
-        raise InputError(f"there is no {argument(name)} {value!r}; choose {', '.join(choices)}.")
+        *others, last = choices
+        raise InputError(f"{argument(name)} must be {', '.join(others)} or {last}, not {value!r}.")
 
 
 def refuse_idle(options: Any, name: str, used: bool, wanted: str) -> None:

@@ -122,9 +122,9 @@ MISTAKES = [
     ),
     Mistake(
         lambda w: rote.load(w.tiny, ModelOptions(device="abacus")),
-        "there is no device 'abacus'; choose auto, cpu, cuda, cuda:N or mps.",
+        "device must be auto, cpu, cuda, cuda:N or mps, not 'abacus'.",
         ["scan", "{book}", "--model", "{tiny}", "--device", "abacus"],
-        "there is no --device 'abacus'; choose auto, cpu, cuda, cuda:N or mps.",
+        "--device must be auto, cpu, cuda, cuda:N or mps, not 'abacus'.",
     ),
     Mistake(
         lambda w: rote.load("cloud:something"),

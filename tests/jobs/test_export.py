@@ -448,7 +448,7 @@ def test_bad_options(options: list[str], code: int, words: list[str], runs: dict
 
 
 def test_a_format_that_is_none(runs: dict[str, Run], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="'xlsx'; choose csv, jsonl, parquet, lm-eval"):
+    with pytest.raises(InputError, match="to must be csv, jsonl, parquet or lm-eval, not 'xlsx'"):
         export(runs["stopped"], "xlsx", out=tmp_path / "out")  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
 

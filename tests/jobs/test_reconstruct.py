@@ -330,7 +330,7 @@ def test_mistakes_end_in_one_line(
 
 
 def test_a_context_that_is_none_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no context 'frozen'; choose sliding, anchored"):
+    with pytest.raises(InputError, match="context must be sliding or anchored, not 'frozen'"):
         Writing(context="frozen")  # type: ignore[arg-type]
     done = rote_here("reconstruct", "--seed", SEED, "--tokens", "100", "--context", "frozen", "--out", tmp_path / "run")
     assert done.code == 2

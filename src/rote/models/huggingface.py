@@ -310,7 +310,7 @@ def _pick_device(device: str) -> str:
             return "cuda"
         return "mps" if torch.backends.mps.is_available() else "cpu"
     if not re.fullmatch(r"cpu|cuda(:\d+)?|mps", device):
-        raise InputError(f"there is no {argument('device')} {device!r}; choose auto, cpu, cuda, cuda:N or mps.")
+        raise InputError(f"{argument('device')} must be auto, cpu, cuda, cuda:N or mps, not {device!r}.")
     kind, _, index = device.partition(":")
     if kind == "cuda" and not torch.cuda.is_available():
         raise InputError(

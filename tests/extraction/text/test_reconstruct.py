@@ -346,7 +346,7 @@ def test_section_breaks() -> None:
         ({"tokens": -3}, "tokens must be a whole number of at least 1, not -3"),
         ({"context_tokens": 50}, "leaves no room"),
         ({"length_penalty": float("nan")}, "finite"),
-        ({"context": "frozen"}, "there is no context 'frozen'; choose sliding, anchored"),
+        ({"context": "frozen"}, "context must be sliding or anchored, not 'frozen'"),
         ({"section_break": "{x}"}, "section_break='{x}' is none"),
         ({"beams": 1, "length_penalty": 1.0}, "length_penalty changes nothing here; it goes with beams above 1"),
         ({"section_break": None, "missed_after": 5}, "missed_after changes nothing here; it goes with section_break"),
