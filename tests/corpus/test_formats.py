@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from transformers import AutoTokenizer
 
 import rote.corpus.formats as module
 from rote import Windows
-from rote.corpus.formats import as_examples, read_text, write_examples
+from rote.corpus.formats import as_examples, as_text, read_text, typed_text, write_examples
 from rote.corpus.windows import windows
 from rote.errors import InputError
 from rote.tokens import Example
@@ -292,3 +293,46 @@ def test_what_cannot_be_read_back_is_not_written(examples: list[Example], messag
 def test_folders_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written"):
         write_examples(tmp_path / "missing" / "examples.jsonl", [Example("a", (1,), (2,))])
+
+
+# --- a text or a file
+
+
+def test_a_str_is_a_text_and_a_path_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "book.txt").write_text("once upon a time")
+    (tmp_path / "plain").write_text("there was")
+    monkeypatch.chdir(tmp_path)
+    assert as_text(Path("book.txt")) == ("once upon a time", "book.txt")
+    assert as_text("once upon a time") == ("once upon a time", "text")
+    assert as_text("once", "seed") == ("once", "seed")
+    assert as_text("a\0b") == ("a\0b", "text")
+    assert as_text("word " * 5000)[1] == "text"
+    for path in ("book.txt", "plain", "nowhere.txt", "BOOK.MD", "examples.jsonl", str(tmp_path / "book.txt")):
+        with pytest.raises(InputError, match=rf"^seed is '{re.escape(path)}', which looks like the path of a file"):
+            as_text(path, "seed")
+    with pytest.raises(InputError, match="text is int; give a text as str"):
+        as_text(3)  # type: ignore[arg-type]
+
+
+def test_what_is_typed_is_a_text_of_several_words_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my book.txt").write_text("once upon a time")
+    monkeypatch.chdir(tmp_path)
+    assert typed_text("my book.txt") == Path("my book.txt")
+    assert typed_text("Once upon a time.") == "Once upon a time."
+    for missing in ("book", "book.txt", "my other book.txt"):
+        with pytest.raises(ValueError, match="there is no such file"):
+            typed_text(missing)
+
+
+def test_examples_are_given_as_such_or_like_lines_of_a_file(tmp_path: Path, tokenizer: Any) -> None:
+    lines: list[dict[str, Any]] = [{"id": "a", "prefix": [1, 2], "suffix": [3], "split": "x"}, {"text": ALICE[:600]}]
+    from_file = as_examples(store(tmp_path, *lines), tokenizer)
+    assert as_examples(lines, tokenizer) == from_file
+    assert as_examples(iter(from_file), None) == from_file
+    assert as_examples([lines[0], from_file[1]], None) == from_file
+    with pytest.raises(InputError, match="examples is a str; give a list of examples"):
+        as_examples("examples.jsonl", None)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"^examples, number 2: it is int"):
+        as_examples([lines[0], 3], None)  # type: ignore[list-item]
+    with pytest.raises(InputError, match=r"^examples, number 2: the id 'a' is already that of number 1"):
+        as_examples([lines[0], lines[0]], None)
