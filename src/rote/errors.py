@@ -24,12 +24,13 @@ def argument(name: str, value: object = _NO_VALUE) -> str:
 class RoteError(Exception):
     """Base of every error a user can cause and mend."""
 
-    def __str__(self) -> str:
-        return self.told(lambda name, value: name if value is None else f"{name}={value}")
+    def __init__(self, message: str = "") -> None:
+        self._marked = message
+        super().__init__(self.told(lambda name, value: name if value is None else f"{name}={value}"))
 
     def told(self, spelled: Callable[[str, str | None], str]) -> str:
         """The message with every argument as `spelled(name, repr of its value or None)` has it."""
-        return _ARGUMENT.sub(lambda match: spelled(match[1], match[2]), super().__str__())
+        return _ARGUMENT.sub(lambda match: spelled(match[1], match[2]), self._marked)
 
 
 class InputError(RoteError):

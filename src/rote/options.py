@@ -42,7 +42,7 @@ def _batch(text: str) -> BatchSize:
     return "auto" if text == "auto" else int(text)
 
 
-Out = Annotated[Path | str | None, Option("Folder for what comes out of it.", "--out/-o", default="runs/TEXT-MODEL")]
+Out = Annotated[Path | str | None, Option("Folder for what comes out of it.", "--out/-o", default="runs/NAME-MODEL")]
 Prefix = Annotated[int, Option("Tokens in the prompt.")]
 Suffix = Annotated[int, Option("Tokens that must come back.")]
 Stride = Annotated[int, Option("Characters from one window to the next.")]

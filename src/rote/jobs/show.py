@@ -95,7 +95,9 @@ def _by_place(side: Side, rows: pl.DataFrame, texts: Passages, at: int) -> Choic
     if best is None:
         raise InputError(f"no window's suffix covers character {at} of the text. {_near_by(rows, at)}")
     row, _, ties = best
-    return Choice(rows["example_id"][row], f"Of {ties} windows whose suffix covers character {at:,}, the likeliest.")
+    which = f"Of {ties:,} windows" if ties > 1 else "The only window"
+    why = f"{which} whose suffix covers character {at:,}{', the likeliest' if ties > 1 else ''}."
+    return Choice(rows["example_id"][row], why)
 
 
 def _near_by(rows: pl.DataFrame, at: int) -> str:

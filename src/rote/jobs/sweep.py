@@ -44,11 +44,21 @@ def sweep(
     ] = None,
     prefixes: Annotated[
         Sequence[int] | None,
-        Option("Prompt lengths in tokens, as in 10,25,50.", "--prefix", default="the examples'", parse=numbers),
+        Option(
+            "Prompt lengths in tokens, as in 10,25,50.",
+            "--prefix",
+            default="the examples', 50 of a text",
+            parse=numbers,
+        ),
     ] = None,
     suffixes: Annotated[
         Sequence[int] | None,
-        Option("Suffix lengths in tokens, as in 10,25,50.", "--suffix", default="the examples'", parse=numbers),
+        Option(
+            "Suffix lengths in tokens, as in 10,25,50.",
+            "--suffix",
+            default="the examples', 50 of a text",
+            parse=numbers,
+        ),
     ] = None,
     stride: Annotated[
         int | None, Option("Of a text: characters from one window to the next.", default=str(STRIDE))

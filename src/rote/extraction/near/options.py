@@ -56,7 +56,7 @@ class Near:
     width: Annotated[int, Option("Of a beam.")] = 20
     samples: Annotated[
         int | None,
-        Option("Of method sample; with fork: for an estimate on top of the bounds.", default="1000 of method sample"),
+        Option("Of method sample; with fork: for an estimate on top of the bounds.", default="1000 with method sample"),
     ] = None
     seed: Seed = 0
 
