@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shlex
@@ -25,6 +26,8 @@ from rote.store.table import SCHEMA
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "training/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+GUIDES = {"spots": "books", "longer": "books", "doctor": "bad-input"}
+"""The guide of a command, where it has not the command's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,32 @@ def python_pages() -> list[Path]:
     return [page for page in PAGES if any(block.language == "python" for block in blocks(page))]
 
 
+def guide(command: str) -> Path:
+    return ROOT / f"docs/guide/{GUIDES.get(command, command)}.md"
+
+
+def in_python(page: Path) -> list[Block]:
+    """The Python blocks below a heading "In Python"."""
+    heading, found = "", []
+    for block in blocks(page):
+        heading = [heading, *re.findall(r"^#+ (.*)$", block.follows, re.MULTILINE)][-1]
+        if block.language == "python" and heading == "In Python":
+            found.append(block)
+    return found
+
+
+def named_in(code: str) -> Iterator[str]:
+    """The names that Python code takes from rote: what it imports from it, and what follows `rote.`."""
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.Import(names=names):
+                yield from (each.name.removeprefix("rote.") for each in names if each.name.startswith("rote."))
+            case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] == "rote":
+                yield from (f"{module}.{each.name}".removeprefix("rote.") for each in names)
+            case ast.Attribute(value=ast.Name(id="rote"), attr=attribute):
+                yield attribute
+
+
 def marked(command: str) -> list[str]:
     marker = f"<!-- command: {command} -->\n"
     return [block.content for block in blocks(ROOT / "README.md") if block.follows.endswith(marker)]
@@ -73,8 +102,9 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory, bundled: Any, alice: 
 
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished_run: Path, alice: str) -> Path:
-    """A folder with what the pages take for granted: a book, the repository's training/, and a finished run."""
-    (tmp_path / "training").symlink_to(ROOT / "training")
+    """A folder with what the pages take for granted: a book, a checkout's training/ and src/, and a finished run."""
+    for folder in ("training", "src"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
     (tmp_path / "book.txt").write_text(alice[:2000], encoding="utf-8")
     shutil.copytree(finished_run, tmp_path / "runs/alice-bundled")
     monkeypatch.chdir(tmp_path)
@@ -112,6 +142,34 @@ def test_python_examples_run(page: Path, workplace: Path, capsys: pytest.Capture
         elif block.language == "text" and not block.follows.strip() and printed:
             assert printed == block.content
             printed = ""
+
+
+@pytest.mark.parametrize("command", BY_NAME)
+def test_guide_does_in_python_what_the_command_does(command: str) -> None:
+    page, call = guide(command), ".report(" if command == "report" else f"rote.{command}("
+    assert any(call in block.content for block in in_python(page)), f"{name(page)} has no {call}...)"
+
+
+@pytest.mark.parametrize("page", python_pages(), ids=name)
+def test_python_examples_name_public_names_alone(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "python":
+            assert set(named_in(block.content)) <= {*rote.__all__, "__version__"}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "architecture.md"], ids=name)
+def test_pages_for_users_name_no_modules(page: Path) -> None:
+    assert not re.findall(r"\brote\.[a-z]\w*\.\w+", page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("command", BY_NAME)
+def test_guide_names_every_option(command: str) -> None:
+    """In its own guide, or in scan.md where many commands have it: of the model, the scheme, a near-verbatim search."""
+    own, shared = (page.read_text(encoding="utf-8") for page in (guide(command), guide("scan")))
+    for option in BY_NAME[command].parser().params:
+        many = getattr(option, "rich_help_panel", None) or option.name in ("as_json", "debug", "batch_size")
+        for flag in option.opts if option.param_type_name == "option" and option.name != "help" else ():
+            assert f"`{flag}" in own + (shared if many or flag == "-o" else ""), f"{name(guide(command))} has no {flag}"
 
 
 def test_readme_python_example_states_its_output() -> None:
