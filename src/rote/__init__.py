@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rote.corpus.sampling import Draw
     from rote.corpus.windows import Windows, windows
+    from rote.decoding import TargetScores
     from rote.errors import InputError, ModelError, RoteError, RunError
     from rote.extraction.near.options import Near
     from rote.extraction.near.results import NearVerbatim
@@ -32,7 +33,15 @@ if TYPE_CHECKING:
     from rote.jobs.show import show
     from rote.jobs.spots import spots
     from rote.jobs.sweep import sweep
-    from rote.models.base import GeneratingModel, LogitModel, ModelOptions, SuffixScorer, load
+    from rote.models.base import (
+        GeneratingModel,
+        LogitModel,
+        ModelIdentity,
+        ModelOptions,
+        SuffixScorer,
+        TokenModel,
+        load,
+    )
     from rote.odds import at_least_once, expected_queries, queries_needed
     from rote.progress import Progress
     from rote.report.text.passage import ShownPassage
@@ -53,6 +62,7 @@ _HOME = {
     "InputError": "rote.errors",
     "LogitModel": "rote.models.base",
     "ModelError": "rote.errors",
+    "ModelIdentity": "rote.models.base",
     "ModelOptions": "rote.models.base",
     "Near": "rote.extraction.near.options",
     "NearVerbatim": "rote.extraction.near.results",
@@ -67,6 +77,8 @@ _HOME = {
     "Spots": "rote.report.text.spots",
     "SuffixScorer": "rote.models.base",
     "Sweep": "rote.jobs.open",
+    "TargetScores": "rote.decoding",
+    "TokenModel": "rote.models.base",
     "Verbatim": "rote.extraction.verbatim",
     "Windows": "rote.corpus.windows",
     "Writing": "rote.extraction.text.writing",
@@ -106,6 +118,7 @@ __all__ = [
     "InputError",
     "LogitModel",
     "ModelError",
+    "ModelIdentity",
     "ModelOptions",
     "Near",
     "NearVerbatim",
@@ -120,6 +133,8 @@ __all__ = [
     "Spots",
     "SuffixScorer",
     "Sweep",
+    "TargetScores",
+    "TokenModel",
     "Verbatim",
     "Windows",
     "Writing",

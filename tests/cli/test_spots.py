@@ -242,7 +242,7 @@ def test_longer_goes_on_after_a_kill(
     scanned: Path, tmp_path: Path, bundled: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(rote.jobs.engine.SHARD_FLOPS, "cpu", 1.0)
-    whole = longer(scanned, bundled, out=tmp_path / "whole", windows=Windows(prefix=5, suffix=12), at=0.5)
+    whole = longer(scanned, bundled, out=tmp_path / "whole", prefix=5, suffix=12, at=0.5)
     assert whole is not None
     assert len(whole.shards()) > 2
     arguments = ("longer", scanned, *SMALL, "--out", tmp_path / "run")

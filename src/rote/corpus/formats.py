@@ -354,7 +354,7 @@ def _split(text: Any, where: str, backend: Any, prefix: int, suffix: int) -> tup
         _fail(
             where,
             f"the text has {len(ids)} tokens, and prefix {prefix} + suffix {suffix} need {prefix + suffix}. "
-            f"Give a longer text, or a smaller {argument('prefix')} or {argument('suffix')}.",
+            "Give a longer text, ask for fewer tokens of prefix and suffix, or give token ids.",
         )
     return tuple(ids[:prefix]), tuple(ids[prefix : prefix + suffix])
 

@@ -15,17 +15,17 @@ from rote.jobs.open import Run, as_run
 from rote.jobs.scan import scan
 from rote.jobs.spots import AT, At, ScanLike, check_at, finished_scan
 from rote.models.base import ScoringModel
-from rote.options import Batch, Option
+from rote.options import Batch, Option, Prefix, Stride, Suffix
 from rote.progress import Progress, quiet
-
-LONGER = Windows(prefix=25, suffix=275)
 
 
 def longer(
     run: ScanLike,
     model: ScoringModel | None = None,
     *,
-    windows: Windows = LONGER,
+    prefix: Prefix = 25,
+    suffix: Suffix = 275,
+    stride: Stride = 10,
     at: At = AT,
     batch_size: Batch = "auto",
     out: Annotated[Path | str | None, Option("Run folder.", "--out/-o", default="RUN-longer")] = None,
@@ -37,7 +37,7 @@ def longer(
     `within` which regions the windows start. None: the scan has no hot-spot at `at`, and nothing was written.
     """
     check_at(at)
-    given = as_run(run)
+    given, wanted = as_run(run), Windows(prefix, suffix, stride)
     scanned, tell = finished_scan(given), progress or quiet
     spots = hot_spots(scanned.rows, scanned.length, at)
     if not spots:
@@ -47,16 +47,16 @@ def longer(
         tell("loaded", 0, 1)
         own = given.load_model()
         tell("loaded", 1, 1)
-    check_context(own, windows.prefix, windows.suffix)
-    within = starts_before(scanned.text, own.tokenizer, [(spot.start, spot.end) for spot in spots], windows, tell)
+    check_context(own, prefix, suffix)
+    within = starts_before(scanned.text, own.tokenizer, [(spot.start, spot.end) for spot in spots], wanted, tell)
     if not within:
         raise InputError(
-            f"no window at {argument('stride', windows.stride)} has its suffix start in a hot-spot; use a smaller one."
+            f"no window at {argument('stride', stride)} has its suffix start in a hot-spot; use a smaller one."
         )
     manifest = scanned.manifest
     return scan(
         own, scanned.text, out=given.folder.with_name(f"{given.folder.resolve().name}-longer") if out is None else out,
-        name=manifest.source.name, windows=windows, within=within, schemes=manifest.schemes, tau=manifest.tau,
+        name=manifest.source.name, windows=wanted, within=within, schemes=manifest.schemes, tau=manifest.tau,
         batch_size=batch_size, progress=progress,
     )  # fmt: skip
 
