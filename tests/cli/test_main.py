@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -456,7 +457,9 @@ def test_doctor() -> None:
     assert found["rote"] == rote.__version__
     assert "cpu" in found["devices"]
     assert re.search(r"p_z = 0\.\d+ ", found["bundled model"])
-    for extra in ("report", "ray", "probes", "bleu", "dev"):
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {name.removeprefix("extra ") for name in found if name.startswith("extra ")} == set(declared)
+    for extra in declared:
         assert found[f"extra {extra}"] == "installed" or f"pip install 'rote[{extra}]'" in found[f"extra {extra}"]
     assert "bundled model" in rote_here("doctor").out
 

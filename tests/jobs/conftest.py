@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rote
-from rote import Run
+from rote import Draw, Example, Near, Run, Writing
 from rote.jobs import engine
-from tests.jobs.support import SIZES
+from tests.jobs.support import HOSTILE, MARKUP, SIZES
+
+DRAW = Draw(documents=4, examples=3, runs=2, prefix=8, suffix=6)
+WRITING = Writing(tokens=60, step=5, beams=1, context_tokens=30)
 
 
 @pytest.fixture(autouse=True)
@@ -39,3 +44,54 @@ def known(bundled: Any, alice: str, gatsby: str, tmp_path_factory: pytest.TempPa
     text = gatsby[20_000:20_400] + alice[3000:3500] + gatsby[30_000:30_400]
     folder = tmp_path_factory.mktemp("known") / "book"
     return rote.scan(bundled, text, out=folder, name="book.txt", windows=rote.Windows(prefix=20, suffix=10, stride=20))
+
+
+@pytest.fixture(scope="module")
+def results(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One of every public result, by its kind; whatever in it comes from outside would like to be markup."""
+    folder = tmp_path_factory.mktemp("results") / MARKUP
+    folder.mkdir()
+    (folder / f"{MARKUP} model").symlink_to(tiny_folder)
+    (folder / f"{MARKUP} truth.txt").write_text(f"{HOSTILE[:50]} was read by nobody {MARKUP} and so on {HOSTILE}")
+    lines = [json.dumps({"id": f"{MARKUP}{i}", "text": HOSTILE[50 * i :][:300]}) for i in range(4)]
+    (folder / f"{MARKUP}.jsonl").write_text("\n".join(lines))
+    model = rote.load(folder / f"{MARKUP} model", rote.ModelOptions(device="cpu"))
+    cut = rote.windows(HOSTILE, model.tokenizer, rote.Windows(prefix=8, suffix=6, stride=100))
+    examples = [Example(f"{MARKUP}{i}", e.prefix, e.suffix, metadata={MARKUP: MARKUP}) for i, e in enumerate(cut)]
+    near = Near(tolerance=1, budget=20)
+    likely: dict[str, Any] = {"schemes": ["temperature=1", "temperature=0.7"], "tau": 1e-60}
+    options = {"name": MARKUP, **likely}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(engine.SHARD_FLOPS, "cpu", 1.0)
+        scan = rote.scan(model, HOSTILE, windows=SIZES, out=folder / "scan", **options)
+        other = rote.scan(model, HOSTILE, windows=SIZES, out=folder / MARKUP, name=MARKUP, tau=1e-60)
+        score = rote.score(model, examples, near=near, out=folder / "score", **options)
+        rate = rote.rate(model, folder / f"{MARKUP}.jsonl", draw=DRAW, out=folder / "rate", **likely)
+    sweep = rote.sweep(model, examples, prefixes=[4, 8], suffixes=[3, 6], out=folder / "sweep", **options)
+    compared = rote.compare([scan, other], out=folder / "compared")
+    written = rote.reconstruct(
+        model, HOSTILE[:50], truth=folder / f"{MARKUP} truth.txt", writing=WRITING, name=MARKUP, out=folder / "written"
+    )
+    for name, done in (("scan", scan), ("written", written)):
+        shutil.copytree(done.folder, folder / f"unfinished {name}")
+        (folder / f"unfinished {name}/summary.json").unlink()
+    return {
+        "model": model,
+        "scan": scan,
+        "score": score,
+        "rate": rate,
+        "unfinished run": rote.open(folder / "unfinished scan"),
+        "sweep": sweep,
+        "comparison": compared,
+        "saved comparison": rote.open(folder / "compared"),
+        "reconstruction": written,
+        "unfinished reconstruction": rote.open(folder / "unfinished written"),
+        "spots": rote.spots(scan, at=1e-30, top=2),
+        "no spots": rote.spots(scan, at=1.0),
+        "checked": rote.check(score, model, examples=[f"{MARKUP}0", f"{MARKUP}1"], samples=3),
+        "passage": rote.show(score, example=f"{MARKUP}0"),
+        "passage in two runs": rote.show([scan, other], at=500),
+        "doctor": rote.Doctor({"rote": "0", MARKUP: MARKUP}),
+        "verbatim": rote.verbatim(model, examples, ["temperature=1", "greedy"]),
+        "near-verbatim": rote.near_verbatim(model, examples, "temperature=1", near=near),
+    }

@@ -14,6 +14,10 @@ from polars.testing import assert_frame_equal
 from rote import Run, Windows
 
 SIZES = Windows(prefix=8, suffix=6, stride=10)
+MARKUP = "<script>&'x\""
+"""What would be markup, were it not escaped: part of names and ids. A folder can have such a name."""
+HOSTILE = "".join(f"<script>alert({n})</script> &amp; <b title='{n}'>words</b> " for n in range(12))
+"""The same as a text, of two small shards."""
 SMALLEST_SHARD = 32
 """Examples in a shard at the least: what a budget of next to nothing gives."""
 

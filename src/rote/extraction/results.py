@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any, Protocol, TypeVar
 
-from rote.frames import FrameKind, frame_of
+from rote.frames import FrameKind, frame_of, html_card, html_table, html_text, require_frame
 from rote.tokens import Example
 
 ROWS = 20
 """Of a table in a notebook."""
+
+WIDEST = 80
+"""Characters of a cell."""
 
 
 class Told(Protocol):
@@ -29,14 +31,17 @@ class Results(list[Result]):
 
     def __init__(self, results: Iterable[Result], examples: Sequence[Example], tokenizer: Any) -> None:
         super().__init__(results)
-        self._examples, self._tokenizer = examples, tokenizer
+        schemes = max(1, len(self) // max(1, len(examples)))
+        self._made = [(one, examples[number // schemes]) for number, one in enumerate(self)]
+        self._tokenizer = tokenizer
 
     def rows(self, most: int | None = None) -> list[dict[str, Any]]:
         """The first of them: an example's name, the numbers, and the texts of its prefix and suffix."""
-        rows, schemes = [], max(1, len(self) // max(1, len(self._examples)))
-        for number, one in enumerate(self[:most]):
-            example = self._examples[number // schemes]
-            texts = {"prefix": self._text(example.prefix), "suffix": self._text(example.suffix)}
+        rows, of = [], {id(one): example for one, example in self._made}  # a list can be sorted, cut and added to
+        for one in self[:most]:
+            example = of.get(id(one))
+            sides = ("prefix", "suffix")
+            texts = {side: None if example is None else self._text(getattr(example, side)) for side in sides}
             rows.append({"example_id": one.example_id, **one.told(), **texts})
         return rows
 
@@ -45,18 +50,25 @@ class Results(list[Result]):
 
     def frame(self, kind: FrameKind = "polars") -> Any:
         """A row per result, with the texts of prefix and suffix: a `polars` or a `pandas` data frame."""
+        require_frame(kind)
         return frame_of(self.rows(), kind)
+
+    def _headline(self) -> str:
+        schemes = ", ".join(dict.fromkeys(one.told()["scheme"] for one in self))
+        return f"{len(self):,} result{'' if len(self) == 1 else 's'}" + (f" under {schemes}" if schemes else "")
+
+    def __repr__(self) -> str:
+        return f"<{self._headline()}>"
 
     def _repr_html_(self) -> str:
         rows = self.rows(ROWS)
-        head = "".join(f"<th>{escape(name)}</th>" for name in (rows[0] if rows else ()))
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(_cell(value))}</td>" for value in row.values()) + "</tr>" for row in rows
-        )
-        more = f"<p>{len(self) - ROWS:,} more</p>" if len(self) > ROWS else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        table = html_table(tuple(rows[0]), ([_cell(*each) for each in row.items()] for row in rows)) if rows else ""
+        more = f"<div>{len(self) - ROWS:,} more</div>" if len(self) > ROWS else ""
+        return html_card(html_text(self._headline()), table, more)
 
 
-def _cell(value: Any) -> str:
+def _cell(name: str, value: Any) -> str:
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= 80 else f"{text[:80]}…"
+    if len(text) <= WIDEST:
+        return text
+    return f"…{text[-WIDEST:]}" if name == "prefix" else f"{text[:WIDEST]}…"  # what stands beside the suffix

@@ -18,7 +18,7 @@ from rote.jobs.open import RunLike, as_run
 from rote.models.base import GeneratingModel, ModelIdentity, TokenModel
 from rote.options import Option, require_whole
 from rote.progress import Progress, quiet
-from rote.report.text.cards import checked_card
+from rote.report.text.cards import checked_card, checked_headline
 from rote.scheme import GREEDY, Scheme
 from rote.store.manifest import Source, refuse_other_model
 from rote.store.run import StoredRun
@@ -68,6 +68,9 @@ class Checked:
         left_out = ("attempts", "outputs")
         rows = [{name: value for name, value in vars(p).items() if name not in left_out} for p in self.passages]
         return frame_of(rows, kind)
+
+    def __repr__(self) -> str:
+        return f"<{checked_headline(len(self.passages), self.outside_interval)}>"
 
     def _repr_html_(self) -> str:
         return checked_card({p.example_id: p for p in self.passages}, self.scheme, self.outside_interval)

@@ -28,6 +28,7 @@ from rote.report.figures.comparison import run_label
 from rote.report.page.comparison import render_comparison
 from rote.report.page.pack import PackedRun
 from rote.report.text.cards import comparison_card
+from rote.report.text.comparison import headline
 from rote.scheme import Scheme
 from rote.store.comparison import (
     ComparedModel,
@@ -104,6 +105,9 @@ class Comparison:
     def frame(self, kind: FrameKind = "polars") -> Any:
         """A row per passage that all runs have."""
         return frame_of(self.table, kind)
+
+    def __repr__(self) -> str:
+        return f"<Comparison: {headline(self.result)}>"
 
     def _repr_html_(self) -> str:
         return comparison_card(self.result)

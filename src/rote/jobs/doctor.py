@@ -17,7 +17,8 @@ EXTRAS = {
     "ray": ("ray",),
     "probes": ("httpx",),
     "bleu": ("sacrebleu",),
-    "dev": ("pytest", "hypothesis", "ruff", "mypy", "sacrebleu"),
+    "pandas": ("pandas",),
+    "dev": ("pytest", "hypothesis", "ruff", "mypy", "sacrebleu", "nbclient"),
 }
 
 

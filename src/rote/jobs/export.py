@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rote.errors import InputError, RunError, argument
-from rote.frames import FrameKind, frame_of
+from rote.frames import FrameKind, frame_of, require_frame
 from rote.options import Option, require_known
 from rote.progress import Progress, quiet, stopping
 from rote.report.export.harness import Samples, file_date, folder_name, results, tasks
@@ -85,6 +85,7 @@ def _exported(stored: Stored, to: Format, out: str | Path | None, scheme: str, t
 
 def frame(folder: Folder, kind: FrameKind = "polars", *, scheme: str = "all") -> Any:
     """The table that `export` writes, as a polars.DataFrame or a pandas.DataFrame."""
+    require_frame(kind)
     return frame_of(_frame(as_stored(folder), scheme), kind)
 
 

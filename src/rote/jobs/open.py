@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rote.errors import argument
+from rote.errors import RoteError, argument
 from rote.frames import FrameKind
 from rote.models.base import LogitModel, ModelOptions, load
 from rote.progress import Progress
@@ -74,6 +74,17 @@ class _Handle:
 
         return export(self.folder, to, out=out, scheme=scheme, progress=progress)
 
+    def _card(self) -> str:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        from rote.report.text.cards import card
+
+        try:
+            return self._card()
+        except RoteError as error:  # unfinished, or damaged: what can be done about it
+            return card(str(error))
+
 
 @dataclass(frozen=True)
 class Run(_Handle, StoredRun):
@@ -84,11 +95,10 @@ class Run(_Handle, StoredRun):
         """A finished or unfinished run; anything else is an error that says what it is."""
         return cls(stores.open_run(folder).folder)
 
-    def _repr_html_(self) -> str:
-        from rote.report.text.cards import card, run_card
+    def _card(self) -> str:
+        from rote.report.text.cards import run_card
 
-        finished = (self.folder / "summary.json").exists()
-        return run_card(self.view) if finished else card(f"{self.folder}: {self.progress()}")
+        return run_card(self.view)
 
     @property
     def model_options(self) -> ModelOptions:
@@ -110,7 +120,7 @@ class Run(_Handle, StoredRun):
 class Sweep(_Handle, StoredSweep):
     """A sweep over schemes, prompt lengths and suffix lengths; `result` is sweep.json."""
 
-    def _repr_html_(self) -> str:
+    def _card(self) -> str:
         from rote.report.text.cards import sweep_card
 
         return sweep_card(self.result)
@@ -120,7 +130,7 @@ class Sweep(_Handle, StoredSweep):
 class SavedComparison(_Handle, StoredComparison):
     """A comparison that was written to a folder; `result` is comparison.json."""
 
-    def _repr_html_(self) -> str:
+    def _card(self) -> str:
         from rote.report.text.cards import comparison_card
 
         return comparison_card(self.result)
@@ -130,7 +140,7 @@ class SavedComparison(_Handle, StoredComparison):
 class Reconstruction(_Handle, StoredReconstruction):
     """A text that a model wrote on, and its comparison with the truth."""
 
-    def _repr_html_(self) -> str:
+    def _card(self) -> str:
         from rote.report.text.cards import reconstruction_card
 
         return reconstruction_card(self.manifest, self.summary)

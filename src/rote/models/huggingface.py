@@ -5,22 +5,25 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
-from transformers import GenerationConfig
 
 from rote.errors import InputError, ModelError, RoteError, argument
+from rote.frames import html_card, html_table, html_text
 from rote.models.base import BUNDLED, Dtype, ModelIdentity, ModelOptions
 from rote.models.fingerprint import fingerprint, tokenizer_hash, weight_files
 from rote.models.memory import KeyMemory, Memory, Replay, position_bytes, remembers
 from rote.options import require_known
 from rote.scheme import Scheme
 from rote.tokens import BosPolicy
+
+with warnings.catch_warnings():  # tqdm's, in a notebook without widgets: no bars are drawn here anyway
+    warnings.filterwarnings("ignore", "IProgress not found")
+    from transformers import GenerationConfig
 
 LOGIT_TOLERANCE = {torch.float32: 5e-4, torch.float16: 0.1, torch.bfloat16: 0.5}
 """Measured with `benchmarks/tolerance.py`, rounded up: see docs/numerics.md."""
@@ -65,12 +68,11 @@ class HuggingFaceModel:
             self.compiled = True
 
     def __repr__(self) -> str:
-        own = self.identity()
-        return f"<{own.name}: {own.parameters:,} parameters, {own.dtype} on {own.device}, BOS {own.bos}>"
+        return f"<{_headline(self.identity())}>"
 
     def _repr_html_(self) -> str:
-        rows = (f"<tr><td>{escape(k)}</td><td>{escape(str(v))}</td></tr>" for k, v in vars(self.identity()).items())
-        return f"<table>{''.join(rows)}</table>"
+        own = self.identity()
+        return html_card(html_text(_headline(own)), html_table((), [f for f in vars(own).items() if f[1] is not None]))
 
     @property
     def context_length(self) -> int | None:
@@ -222,6 +224,10 @@ class HuggingFaceModel:
         self.warnings += (message,)
         warnings.warn(message, stacklevel=2)
         return False
+
+
+def _headline(own: ModelIdentity) -> str:
+    return f"{own.name}: {own.parameters:,} parameters, {own.dtype} on {own.device}, BOS {own.bos}"
 
 
 def load_huggingface(name: str | Path, options: ModelOptions) -> HuggingFaceModel:

@@ -6,23 +6,26 @@ Colours are those of the surroundings, so that they can be read in dark notebook
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 
 from markupsafe import Markup
 
 from rote.analysis.empirical import Agreement
+from rote.frames import html_card, html_table
 from rote.report.text import numbers
+from rote.report.text.comparison import TableLine, notes, numbers_table, pairs_table, runs_table
 from rote.report.text.comparison import headline as comparison_headline
-from rote.report.text.comparison import numbers_table, runs_table
-from rote.report.text.passage import ShownPassage, passage_lines
+from rote.report.text.passage import Line, ShownPassage, passage_lines
 from rote.report.text.reconstruction import headline as reconstruction_headline
 from rote.report.text.reconstruction import rows as reconstruction_rows
 from rote.report.text.spots import Spots, excerpt
+from rote.report.text.spots import headline as spots_headline
 from rote.report.text.strip import LEVELS, levels
 from rote.report.text.sweep import headline as sweep_headline
 from rote.report.text.sweep import lede as sweep_lede
 from rote.report.text.sweep import sweep_tables
 from rote.report.text.terminal import Lane, lanes, legend, legend_words, passages
-from rote.report.text.words import headline, lede
+from rote.report.text.words import headline, lede, near_sentence
 from rote.store.comparison import ComparisonResult
 from rote.store.manifest import ReconstructionManifest
 from rote.store.reconstruction import ReconstructionSummary
@@ -30,54 +33,48 @@ from rote.store.run import RunView
 from rote.store.sweep import SweepResult
 
 BARS = 160
+LONG = 12
+"""A table with more rows than this within a card is folded."""
+
 STYLES = {
     "heading": "font-weight:bold",
     "prefix": "opacity:.6",
     "suffix": "font-weight:bold",
-    "del": "text-decoration:line-through;color:#c33",
+    "del": "text-decoration:line-through;color:#d33",
     "ins": "text-decoration:underline;color:#292",
 }
 LANE = Markup('<div style="display:flex;align-items:center;gap:.6em"><span style="width:5em">{}</span>{}</div>')
 
 
 def card(title: str, *parts: Markup) -> str:
-    head = Markup('<div style="font-weight:bold;margin-bottom:.4em">{}</div>').format(numbers.typeset(title))
-    inside = Markup("").join([head, *parts])
-    return str(Markup('<div style="max-width:60em;line-height:1.4">{}</div>').format(inside))
+    return html_card(_html(title), *parts)
 
 
 def sentence(text: str) -> Markup:
-    return Markup('<div style="margin:.4em 0">{}</div>').format(numbers.typeset(text))
+    return Markup('<div style="margin:.4em 0">{}</div>').format(_html(text))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
-    head = Markup("").join(
-        Markup('<th style="text-align:left;padding:.1em .8em .1em 0">{}</th>').format(numbers.typeset(c))
-        for c in columns
-    )
-    body = Markup("").join(
-        Markup("<tr>{}</tr>").format(
-            Markup("").join(
-                Markup('<td style="text-align:left;padding:.1em .8em .1em 0">{}</td>').format(numbers.typeset(c))
-                for c in row
-            )
-        )
-        for row in rows
-    )
-    return Markup('<table style="margin:.4em 0"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>').format(head, body)
+    return Markup(html_table(columns, rows, _html))
+
+
+def _html(text: str) -> Markup:
+    """A sentence or a cell; whatever foreign text stands in it, it can be stored and shown."""
+    return numbers.typeset(numbers.literal(text))
 
 
 def run_card(run: RunView) -> str:
-    """A run: its headline and what that means, the strip of a scan, and the strongest passages."""
-    shown = passages(run)
-    strongest = table(("strongest passages", "begins"), [(p.facts, p.words) for p in shown])
-    parts = [sentence(lede(run)), *([_strip(run, lanes(run))] if run.scanned else []), *([strongest] if shown else [])]
-    rests = f"{run.manifest.model.name}; scheme {run.scheme}; BOS {numbers.bos(*_bos(run))}"
-    return card(headline(run), *parts, sentence(numbers.literal(rests)))
-
-
-def _bos(run: RunView) -> tuple[str, int | None]:
-    return run.manifest.model.bos, run.manifest.model.bos_token
+    """A run: its headline and what that means, the strip of a scan, the strongest passages, and warnings."""
+    shown, model, near = passages(run), run.manifest.model, run.numbers.near
+    parts = [sentence(lede(run))]
+    if near is not None:
+        parts.append(sentence(f"Near-verbatim: {near_sentence(run, near)}"))
+    if run.scanned:
+        parts.append(_strip(run, lanes(run)))
+    if shown:
+        parts.append(table(("strongest passages", "begins"), [(p.facts, p.words) for p in shown]))
+    parts.append(sentence(f"{model.name}; scheme {run.scheme}; BOS {numbers.bos(model.bos, model.bos_token)}"))
+    return card(headline(run), *parts, *(sentence(f"Warning: {warning}") for warning in run.summary.warnings))
 
 
 def _strip(run: RunView, shown: Sequence[Lane]) -> Markup:
@@ -107,7 +104,7 @@ def _bars(shown: Sequence[int | None]) -> Markup:
 
 def _colour(level: int) -> str:
     share = level / (LEVELS - 1)
-    return f"rgb({round(255 - 60 * share)},{round(170 * (1 - share))},{round(60 * (1 - share))})"
+    return f"rgb({round(255 - 55 * share)},{round(170 * (1 - share))},{round(60 * (1 - share))})"
 
 
 def sweep_card(result: SweepResult) -> str:
@@ -116,16 +113,19 @@ def sweep_card(result: SweepResult) -> str:
 
 
 def comparison_card(result: ComparisonResult) -> str:
-    (names, *runs), (heads, *rows) = runs_table(result), numbers_table(result)
-    return card(comparison_headline(result), table(names, runs), table(heads, rows))
+    (names, *runs), (heads, *rows), (between, *pairs) = (
+        runs_table(result), numbers_table(result, cost=False), pairs_table(result),
+    )  # fmt: skip
+    against = f"Against {result.runs[0].key}, at τ = {numbers.setting(result.tau)}"
+    tables = [table(names, runs), table(heads, rows), sentence(against), table(between, pairs)]
+    return card(comparison_headline(result), *tables, *map(sentence, notes(result)))
 
 
 def reconstruction_card(manifest: ReconstructionManifest, summary: ReconstructionSummary) -> str:
-    return card(reconstruction_headline(summary), table(("", ""), reconstruction_rows(manifest, summary)))
+    return card(reconstruction_headline(summary), table((), reconstruction_rows(manifest, summary)))
 
 
 def spots_card(listed: Spots) -> str:
-    title = f"{numbers.counted(listed.hot_spots, 'hot-spot')} at p ≥ {numbers.threshold(listed.threshold)} in "
     rows = [
         (
             f"{numbers.count(spot.start)} to {numbers.count(spot.end)}",
@@ -137,16 +137,46 @@ def spots_card(listed: Spots) -> str:
         for spot in listed.spots
     ]
     heads = ("characters", "windows", "highest p", "part", "first words")
-    return card(title + numbers.literal(listed.source), table(heads, rows), sentence(f"Scheme {listed.scheme}."))
+    parts = [table(heads, rows)] if rows else []
+    if len(rows) < listed.hot_spots:
+        parts.append(sentence(f"The first {numbers.count(len(rows))}, by {listed.rank}."))
+    return card(spots_headline(listed), *parts, sentence(f"{listed.model}; scheme {listed.scheme}"))
 
 
 def passage_card(passage: ShownPassage) -> str:
-    styled = Markup('<span style="{}">{}</span>')
-    lines = Markup("\n").join(
-        Markup("").join(styled.format(STYLES.get(kind, ""), part) for kind, part in line)
-        for line in passage_lines(passage)
+    title, *lines = passage_lines(passage)
+    parts: list[Markup] = []
+    for columns, group in groupby(lines, lambda line: len(_cells(line))):
+        own = list(group)
+        parts += [_folded([_cells(line) for line in own])] if columns else map(_line, filter(None, own))
+    return card("".join(text for _, text in title), *parts)
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    """Of a row of a table; nothing of any other line."""
+    text = line[0][1] if line else ""
+    return text.cells if isinstance(text, TableLine) else ()
+
+
+def _folded(rows: Sequence[Sequence[str]]) -> Markup:
+    """A table, with a head where it has more than names and values; to be unfolded where it is long."""
+    head, body = (rows[0], rows[1:]) if len(rows[0]) > 2 else ((), rows)
+    shown = table(head, body)
+    if len(body) <= LONG:
+        return shown
+    return Markup("<details><summary>{}</summary>{}</details>").format(numbers.counted(len(body), "row"), shown)
+
+
+def _line(line: Line) -> Markup:
+    parts = Markup("").join(
+        Markup('<span style="{}">{}</span>').format(STYLES.get(kind, ""), numbers.literal(text)) for kind, text in line
     )
-    return str(Markup('<pre style="white-space:pre-wrap">{}</pre>').format(lines))
+    above = ".6em" if line[0][0] == "heading" else "0"
+    return Markup('<div style="white-space:pre-wrap;margin-top:{}">{}</div>').format(above, parts)
+
+
+def checked_headline(passages: int, outside: int) -> str:
+    return f"{outside} of {passages} computed probabilities lie outside the 95% interval of the generated share."
 
 
 def checked_card(checked: Mapping[str, Agreement], scheme: str, outside: int) -> str:
@@ -154,10 +184,10 @@ def checked_card(checked: Mapping[str, Agreement], scheme: str, outside: int) ->
     for name, own in checked.items():
         low, high = own.interval
         shares = f"{numbers.count(own.hits)}/{numbers.count(own.samples)}"
-        rows.append((numbers.literal(name), f"{own.p_z:.3g}", shares, f"{low:.4f}–{high:.4f}"))
-    title = f"{outside} of {len(checked)} computed probabilities lie outside the 95% interval of the generated share."
+        rows.append((name, f"{own.p_z:.3g}", shares, f"{low:.4f}–{high:.4f}"))
+    title = checked_headline(len(checked), outside)
     return card(title, table(("example", "p_z", "generated", "95% interval"), rows), sentence(f"Scheme {scheme}."))
 
 
 def facts_card(title: str, facts: Mapping[str, str]) -> str:
-    return card(title, table(("", ""), [(name, numbers.literal(fact)) for name, fact in facts.items()]))
+    return card(title, table((), facts.items()))

@@ -93,7 +93,7 @@ def differing_table(result: ComparisonResult) -> list[list[str]]:
     return rows
 
 
-def numbers_table(result: ComparisonResult) -> list[list[str]]:
+def numbers_table(result: ComparisonResult, *, cost: bool = True) -> list[list[str]]:
     """Each run by itself, over all its own examples."""
     sampled = not result.scanned
     edits = sorted({run.near.tolerance for run in result.runs if run.near})
@@ -104,7 +104,7 @@ def numbers_table(result: ComparisonResult) -> list[list[str]]:
         + ["At 0.0001", "Maximum"]
         + [f"Covered at {numbers.threshold(number_in(p))}" for p in thresholds]
         + [f"Within {numbers.counted(tolerance, 'edit')}" for tolerance in edits]
-        + ["Time", "Token evaluations"]
+        + (["Time", "Token evaluations"] if cost else [])
     ]
     for run in result.runs:
         own = run.rates
@@ -115,7 +115,7 @@ def numbers_table(result: ComparisonResult) -> list[list[str]]:
             + [numbers.rate(own.rate_at_1e_4), numbers.rate(own.maximum_rate)]
             + [numbers.percent(covered.share) for covered in (run.coverage or {}).values()]
             + [_within(run, tolerance) for tolerance in edits]
-            + [numbers.duration(run.seconds), numbers.count(run.token_evals)]
+            + ([numbers.duration(run.seconds), numbers.count(run.token_evals)] if cost else [])
         )
     return rows
 

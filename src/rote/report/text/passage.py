@@ -88,6 +88,9 @@ class ShownPassage:
         """A row per token and run."""
         return frame_of([{"run": run.name, **asdict(token)} for run in self.runs for token in run.tokens], kind)
 
+    def __repr__(self) -> str:
+        return f"<Passage {self.example_id!r} of {self.source.name} in {numbers.counted(len(self.runs), 'run')}>"
+
     def _repr_html_(self) -> str:
         from rote.report.text.cards import passage_card
 
@@ -199,8 +202,8 @@ def _near(run: PassageOfRun) -> list[Line]:
     facts = near_facts(vars(near), near.options)
     if near.greedy_distance is not None:
         beyond = near.greedy_distance > near.options.tolerance
-        far = f"more than {near.options.tolerance}" if beyond else numbers.count(near.greedy_distance)
-        facts.append(("Greedy generation", f"{far} edits away"))
+        edits = numbers.counted(near.options.tolerance if beyond else near.greedy_distance, "edit")
+        facts.append(("Greedy generation", f"{'more than ' if beyond else ''}{edits} away"))
     lines: list[Line] = [[], [("heading", "Near-verbatim")], *map(_plain, aligned([list(fact) for fact in facts]))]
     for variant in variants(vars(near), run.suffix):
         pieces = [("plain" if kind == "same" else kind, " ".join(text.split("\n"))) for kind, text in variant["pieces"]]

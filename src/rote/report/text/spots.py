@@ -57,10 +57,22 @@ class Spots:
         """A row per hot-spot."""
         return frame_of([asdict(spot) for spot in self.spots], kind, [field.name for field in fields(Spot)])
 
+    def __repr__(self) -> str:
+        return f"<{headline(self)}>"
+
     def _repr_html_(self) -> str:
         from rote.report.text.cards import spots_card
 
         return spots_card(self)
+
+
+def headline(listed: Spots) -> str:
+    """How much is hot, in one line."""
+    together = f", together {numbers.counted(listed.characters, 'character')}" if listed.hot_spots else ""
+    return (
+        f"{numbers.counted(listed.hot_spots, 'hot-spot')} at p ≥ {numbers.threshold(listed.threshold)} in "
+        f"{numbers.literal(listed.source)}{together}"
+    )
 
 
 def told(listed: Spots, scan: RunView) -> list[str]:
