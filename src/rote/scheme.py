@@ -9,7 +9,7 @@ from itertools import product
 from typing import Annotated
 
 from rote.errors import InputError, argument
-from rote.options import Option, whole
+from rote.options import Option, require_number, settle, whole
 
 TOP_K = 40
 FORM = "as in top_k=5,40  or  temperature=0.7,1 top_k=40  or  greedy"
@@ -32,12 +32,15 @@ class Scheme:
     min_p: Annotated[float | None, Option("Then keep what is at least so likely, relative to the likeliest.")] = None
 
     def __post_init__(self) -> None:
+        for name in ("temperature", "top_p", "min_p"):
+            if getattr(self, name) is not None or name == "temperature":
+                settle(self, name, require_number(name, getattr(self, name)))
         if not (math.isfinite(self.temperature) and (self.temperature >= 1e-6 or self.temperature == 0)):
             raise InputError(
                 f"{argument('temperature')} must be 0 (greedy) or a number of at least 1e-6, not {self.temperature}."
             )
         if self.greedy and self.top_k == TOP_K:  # the default, which means nothing here
-            object.__setattr__(self, "top_k", None)
+            settle(self, "top_k", None)
         if self.greedy and (self.top_k, self.top_p, self.min_p) != (None, None, None):
             raise InputError(
                 f"{argument('temperature', 0)} is greedy decoding, to which {argument('top_k')}, {argument('top_p')} "
@@ -48,6 +51,8 @@ class Scheme:
                 f"{argument('top_k')} must be a whole number of at least 1, not {self.top_k!r}; "
                 f"{argument('top_k', None)} keeps the whole vocabulary."
             )
+        if self.top_k is not None:
+            settle(self, "top_k", int(self.top_k))
         for name, share in (("top_p", self.top_p), ("min_p", self.min_p)):
             if share is not None and not 0 < share <= 1:
                 raise InputError(f"{argument(name)} must lie in (0, 1], not {share}.")
@@ -107,7 +112,7 @@ class Scheme:
     @classmethod
     def _of(cls, given: dict[str, float], text: str) -> Scheme:
         top_k = given.get("top_k", 0.0)
-        if top_k < 0 or top_k != int(top_k):
+        if not math.isfinite(top_k) or top_k < 0 or top_k != int(top_k):
             raise InputError(f"the scheme {text!r}: top_k is a whole number, or 0 to keep all.")
         if given.get("temperature") == 0:
             raise InputError(f"the scheme {text!r}: temperature 0 is greedy decoding; write greedy.")

@@ -7,6 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rote.errors import InputError
+from rote.options import require_whole
+
+
+def _ids(example: str, name: str, ids: Any) -> tuple[int, ...]:
+    """Token ids as Python's own numbers, whatever they were kept in."""
+    try:
+        listed = tuple(ids)
+        return listed if set(map(type, listed)) <= {int} else tuple(require_whole(name, token, 0) for token in listed)
+    except (InputError, TypeError):
+        raise InputError(f"the {name} of example {example!r} must be a list of token ids, not {ids!r:.60}.") from None
+
 
 BosPolicy = Literal["auto", "always", "never"]
 """Whether BOS stands before every prefix; `auto`: if the tokenizer has one. It never counts as part of the prefix."""
@@ -33,8 +44,10 @@ class Example:
     token_ends: tuple[int, ...] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prefix", tuple(self.prefix))
-        object.__setattr__(self, "suffix", tuple(self.suffix))
+        if not isinstance(self.id, str) or not self.id:
+            raise InputError(f"an example's id is a text that is not empty, not {self.id!r}.")
+        for name in ("prefix", "suffix"):
+            object.__setattr__(self, name, _ids(self.id, name, getattr(self, name)))
         if not self.suffix:
             raise InputError(f"example {self.id!r} has an empty suffix; give at least one suffix token to score.")
         if self.token_ends is not None and len(self.token_ends) != len(self.suffix):

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -280,7 +281,6 @@ def test_windows_come_back_the_same(tmp_path: Path, tokenizer: Any) -> None:
         ([Example("a", (1,), (2,), start=3)], "'a': start 3, suffix_start missing"),
         ([Example("a", (), (2,))], "'a': prefix is empty"),
         ([Example("a", (-1,), (2,))], r"'a': prefix\[0\] is -1"),
-        ([Example("", (1,), (2,))], 'id is "". Give'),
     ],
 )
 def test_what_cannot_be_read_back_is_not_written(examples: list[Example], message: str, tmp_path: Path) -> None:
@@ -336,3 +336,55 @@ def test_examples_are_given_as_such_or_like_lines_of_a_file(tmp_path: Path, toke
         as_examples([lines[0], 3], None)  # type: ignore[list-item]
     with pytest.raises(InputError, match=r"^examples, number 2: the id 'a' is already that of number 1"):
         as_examples([lines[0], lines[0]], None)
+
+
+@pytest.mark.parametrize(
+    ("parts", "problem"),
+    [
+        (("", (1,), (2,)), "id is a text that is not empty, not ''"),
+        ((5, (1,), (2,)), "id is a text that is not empty, not 5"),
+        (("a", "text", (2,)), "the prefix of example 'a' must be a list of token ids, not 'text'"),
+        (("a", (1,), (True,)), "the suffix of example 'a' must be a list of token ids"),
+        (("a", None, (2,)), "the prefix of example 'a' must be a list of token ids, not None"),
+    ],
+)
+def test_what_is_no_example_is_refused_when_it_is_made(parts: Any, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        Example(*parts)
+
+
+def test_ids_of_numpy_are_numbers() -> None:
+    made = Example("a", np.array([1, 2]), np.array([3]))  # type: ignore[arg-type]
+    assert made == Example("a", (1, 2), (3,))
+    assert {type(token) for token in made.prefix + made.suffix} == {int}
+    assert as_examples([{"prefix": np.array([1, 2]), "suffix": [np.int64(3)], "id": "a"}], None) == [made]
+
+
+@pytest.mark.parametrize(
+    ("example", "problem"),
+    [
+        (Example("a", (1,), (2,), start=3), "suffix_start missing"),
+        (Example("a", (1,), (2,), metadata={"split": 5}), "split is 5"),
+        (Example("a", (1,), (2,), metadata={"repetitions": "many"}), 'repetitions is "many"'),
+        (Example("a", (1,), (2,), metadata={"x": float("nan")}), "not JSON"),
+        (Example("a", (1,), (2,), metadata={"x": object()}), "not JSON"),
+        (Example("\ud83d", (1,), (2,)), "surrogate"),
+        ({"text": "a\ud83d"}, "surrogate"),
+        ({"prefix": [1], "suffix": [2], "metadata": {"x": float("nan")}}, "not JSON"),
+        ({"prefix": 5, "suffix": [2]}, "Give a list of token ids"),
+    ],
+)
+def test_examples_of_python_are_held_to_what_a_line_is(example: Any, problem: str, tokenizer: Any) -> None:
+    with pytest.raises(InputError, match=problem):
+        as_examples([example], tokenizer)
+
+
+def test_lengths_that_are_asked_for_hold_for_examples_too() -> None:
+    with pytest.raises(InputError, match="prefix has 2 tokens, and prefix=5 asks for another length"):
+        as_examples([Example("a", (1, 2), (3,))], None, prefix=5)
+
+
+@pytest.mark.parametrize("given", [None, 5, Example("a", (1,), (2,)), {"prefix": [1], "suffix": [2]}])
+def test_one_example_is_no_list_of_them(given: Any) -> None:
+    with pytest.raises(InputError, match="examples must be a list of examples"):
+        as_examples(given, None)

@@ -113,7 +113,7 @@ def test_what_cannot_be_compared_at_all(folders: Path, tmp_path: Path, monkeypat
         compare([one, folders / "schemes" / ".." / "plain"])
     with pytest.raises(InputError, match="top must be a whole number of at least 0, not -1"):
         compare([one, folders / "other"], top=-1)
-    with pytest.raises(InputError, match="tau is a probability"):
+    with pytest.raises(InputError, match="tau must lie in"):
         compare([one, folders / "other"], tau=2.0)
     with pytest.raises(InputError, match=r"bounds: whether \d+ of \d+ rows reach 1e-30"):
         compare([one, folders / "bounds"], tau=1e-30)

@@ -312,7 +312,7 @@ def test_ctrl_c_says_how_far_it_came(tiny_folder: Path, tmp_path: Path) -> None:
         (["--seed", SEED, "--tokens", "100", "--section-break", "none", "--missed-after", "5"], "changes nothing"),
         (
             ["--seed", SEED, "--tokens", "100", "--section-break", "{chapter}"],
-            "--section-break {chapter} is none: give text with {number}",
+            "--section-break {chapter} is no section break: give text with {number}",
         ),
         (["--seed", SEED, "--tokens", "100", "--beams", "0"], "--beams must be a whole number of at least 1"),
         (["--seed", SEED, "--tokens", "100", "--step", "600"], "leaves no room"),

@@ -189,8 +189,9 @@ def _load(known: tuple[Item, ...], given: Mapping[Item, Any], asked: dict[str, A
         if isinstance(path, Path) and item.name != "out" and not path.exists():
             raise InputError(f"{path}: there is no such file or folder. Check the path.")
     if "run" not in asked:
-        with messages.status(f"loading {escape(name or 'bundled')}"):
-            asked["model"] = rote.load(name or "bundled", rote.ModelOptions(**own))
+        chosen = "bundled" if name is None else name
+        with messages.status(f"loading {escape(chosen)}"):
+            asked["model"] = rote.load(chosen, rote.ModelOptions(**own))
     elif name is not None or own:
         was = asked["run"].model_options
         options = replace(was if name is None else replace(was, revision=None), **own)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from rote.corpus.windows import Windows, lone_surrogate, plain_backend
 from rote.errors import InputError, argument
-from rote.options import require_whole
+from rote.options import require_whole, whole
 from rote.tokens import Example
 
 SPLIT = Windows()
@@ -135,12 +135,15 @@ def as_examples(
         raise InputError(
             f"{argument('examples')} is a str; give a list of examples or of their objects, or pathlib.Path({given!r})."
         )
+    if isinstance(given, Example | Mapping) or not isinstance(given, Path | Iterable):
+        raise InputError(f"{argument('examples')} must be a list of examples or of their objects, not {given!r:.60}.")
     lines = _lines(given) if isinstance(given, Path) else _objects(given)
     examples: list[Example] = []
     places: dict[str, str] = {}
     backend: Any = None
     for number, where, record in lines:
         if isinstance(record, Example):
+            _check_example(record, where, {} if longer else {"prefix": prefix, "suffix": suffix})
             examples.append(record)
             continue
         if "text" in record and backend is None:
@@ -272,12 +275,7 @@ def _example(
         return Example(id=name, prefix=prefix_ids, suffix=suffix_ids, metadata=metadata)
     for key, length in (("prefix", prefix), ("suffix", suffix)):
         _check_ids(record, key, where)
-        if length is not None and len(record[key]) != length and not (longer and len(record[key]) > length):
-            _fail(
-                where,
-                f"{key} has {len(record[key])} tokens, and {argument(key, length)} asks for another length. Leave it "
-                "out: token ids are used as they are.",
-            )
+        _check_length(key, len(record[key]), length, where, longer)
     start, suffix_start, suffix_end = _spans(record, where)
     return Example(
         id=name,
@@ -288,6 +286,25 @@ def _example(
         suffix_end=suffix_end,
         metadata=metadata,
     )
+
+
+def _check_example(example: Example, where: str, lengths: Mapping[str, int | None]) -> None:
+    """An example that was made in Python is held to what a line of a file is."""
+    for key, length in lengths.items():
+        _check_length(key, len(getattr(example, key)), length, where, longer=False)
+    spans = {key: getattr(example, key) for key in SPANS if getattr(example, key) is not None}
+    if spans or example.metadata:
+        where = f"{where}, {example.id!r}"
+        _spans(spans, where)
+        _metadata({"metadata": dict(example.metadata)}, where)
+    if lone_surrogate(example.id) is not None:
+        _fail(where, "its id holds half of a surrogate pair, which is not text. Give another id.")
+
+
+def _check_length(key: str, found: int, length: int | None, where: str, longer: bool) -> None:
+    if length is not None and found != length and not (longer and found > length):
+        asked = f"{argument(key, length)} asks for another length"
+        _fail(where, f"{key} has {found} tokens, and {asked}. Leave it out: token ids are used as they are.")
 
 
 def _id(value: Any, where: str) -> str:
@@ -313,6 +330,10 @@ def _metadata(record: Mapping[str, Any], where: str) -> dict[str, Any]:
         _fail(where, f"repetitions is {_show(repetitions)}. Give a whole number of at least 0.")
     if split is not None and not isinstance(split, str):
         _fail(where, f'split is {_show(split)}. Give a string such as "train".')
+    try:
+        _check_unicode(json.dumps(metadata, ensure_ascii=False, allow_nan=False, sort_keys=True), where)
+    except (TypeError, ValueError, RecursionError) as error:
+        _fail(where, f"its metadata is not JSON ({error}). Use plain numbers, strings, lists and dicts.")
     return metadata
 
 
@@ -326,9 +347,9 @@ def _check_ids(record: Mapping[str, Any], key: str, where: str) -> None:
             f'{key} is text. Give one {{"text": "..."}} that is tokenised as a whole and then split: a prefix and '
             "a suffix tokenised apart are not the tokens of the text. Or give token ids.",
         )
-    if not isinstance(ids, list | tuple):
+    if isinstance(ids, Mapping) or not isinstance(ids, Iterable):
         _fail(where, f"{key} is {_show(ids)}. Give a list of token ids.")
-    if not ids:
+    if not len(list(ids)):
         _fail(where, f"{key} is empty. Give at least one token id.")
     for place, token in enumerate(ids):
         if not _is_count(token):
@@ -349,18 +370,19 @@ def _spans(record: Mapping[str, Any], where: str) -> tuple[int | None, int | Non
 def _split(text: Any, where: str, backend: Any, prefix: int, suffix: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if not isinstance(text, str):
         _fail(where, f"text is {_show(text)}. Give a string.")
+    _check_unicode(text, where)
     ids: list[int] = backend.encode(text, add_special_tokens=False).ids
     if len(ids) < prefix + suffix:
         _fail(
             where,
             f"the text has {len(ids)} tokens, and prefix {prefix} + suffix {suffix} need {prefix + suffix}. "
-            "Give a longer text, ask for fewer tokens of prefix and suffix, or give token ids.",
+            f"Give a longer text, a smaller {argument('prefix')} or {argument('suffix')}, or token ids.",
         )
     return tuple(ids[:prefix]), tuple(ids[prefix : prefix + suffix])
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return whole(value) and bool(value >= 0)
 
 
 def _kind(value: Any) -> str:
@@ -371,5 +393,5 @@ def _kind(value: Any) -> str:
 
 def _show(value: Any) -> str:
     """A value as JSON writes it, short enough for one line."""
-    shown = json.dumps(value)
+    shown = json.dumps(value, default=repr)
     return shown if len(shown) <= 40 else f"{shown[:40]}..."

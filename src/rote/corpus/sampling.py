@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rote.corpus.documents import Corpus, Document
 from rote.corpus.windows import plain_backend, windows_at
-from rote.options import Option, Prefix, Seed, Suffix, require_whole
+from rote.options import Option, Prefix, Seed, Suffix, require_whole, settle
 from rote.progress import Progress, quiet
 from rote.tokens import Example
 
@@ -71,10 +71,10 @@ class Draw:
 
     def __post_init__(self) -> None:
         for name in ("examples", "runs", "prefix", "suffix"):
-            require_whole(name, getattr(self, name))
-        require_whole("seed", self.seed, 0)
+            settle(self, name, require_whole(name, getattr(self, name)))
+        settle(self, "seed", require_whole("seed", self.seed, 0))
         if self.documents is not None:
-            require_whole("documents", self.documents)
+            settle(self, "documents", require_whole("documents", self.documents))
 
 
 def draw(

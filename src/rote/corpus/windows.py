@@ -10,7 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from rote.errors import InputError, argument
-from rote.options import Prefix, Stride, Suffix, require_whole
+from rote.options import Prefix, Stride, Suffix, require_kind, require_whole, settle
 from rote.progress import Progress, quiet
 from rote.tokens import Example
 
@@ -34,7 +34,7 @@ class Windows:
 
     def __post_init__(self) -> None:
         for name in ("prefix", "suffix", "stride"):
-            require_whole(name, getattr(self, name))
+            settle(self, name, require_whole(name, getattr(self, name)))
 
 
 Regions = Sequence[Sequence[int]]
@@ -79,6 +79,7 @@ def windows(
 
     `progress` counts "windows" as they are finished, dropped ones included.
     """
+    require_kind("text", text, str, "a text")
     if not text:
         raise InputError("the text is empty: there is nothing to cut windows from. Give at least one character.")
     lone = lone_surrogate(text)

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from rote.corpus.formats import Examples, as_examples
 from rote.decoding import TargetScores
-from rote.errors import InputError, ModelError, argument
+from rote.errors import InputError, ModelError
 from rote.extraction.passes import Doubts, Floats, Row, Scorer, cost_of
 from rote.extraction.results import Results
 from rote.models.base import LogitModel, ScoringModel, SuffixScorer, TokenModel
-from rote.options import BatchSize, require_whole
+from rote.options import BatchSize, require_kind, require_tau, require_whole
 from rote.progress import Progress, quiet
 from rote.scheme import GREEDY, Scheme, Schemes, as_schemes
 from rote.tokens import Example
@@ -78,6 +78,7 @@ def verbatim(
     tau, so the examples at or above tau, and their numbers, are those of a full run. Whether stopping pays is judged on
     a pilot sample, so a memorized text costs no more than without. `progress` counts examples as "scored".
     """
+    require_kind("model", model, TokenModel, "a model that rote.load gives")
     examples, schemes = as_examples(examples, model.tokenizer), as_schemes(schemes)
     check(model, examples, schemes, tau, batch_size)
     scored = _scored(model, examples, schemes, tau, batch_size, progress or quiet)
@@ -180,8 +181,8 @@ def check(
         scheme.check(model.vocabulary)
     if batch_size != "auto":
         require_whole("batch_size", batch_size)
-    if tau is not None and not 0 < tau <= 1:
-        raise InputError(f"{argument('tau')} must lie in (0, 1], not {tau}.")
+    if tau is not None:
+        require_tau(tau)
     bos, vocabulary, context = model.bos_id is not None, model.vocabulary, model.context_length
     too_long = []
     for example in examples:

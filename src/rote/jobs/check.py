@@ -98,6 +98,7 @@ def check(
     """
     given = as_run(run)
     manifest, summary = given.manifest, given.summary
+    examples = [examples] if isinstance(examples, str) else list(examples)
     for name, number in (("samples", samples), ("passages", passages)):
         require_whole(name, number)
     require_whole("show", show, 0)

@@ -18,12 +18,12 @@ from rote.analysis.coverage import coverage
 from rote.analysis.groups import documents_of, sampled_rates, with_origin
 from rote.analysis.near.rates import near_rates
 from rote.analysis.rates import rates
-from rote.errors import InputError, RunError, argument
+from rote.errors import InputError, RunError
 from rote.frames import FrameKind, frame_of
-from rote.jobs.open import RunLike, as_run
+from rote.jobs.open import RunLike, as_run, several
 from rote.jobs.report import write_page
 from rote.jobs.summary import THRESHOLDS
-from rote.options import Option, require_whole
+from rote.options import Option, folder_of, require_tau, require_whole, typed_path
 from rote.report.figures.comparison import run_label
 from rote.report.page.comparison import render_comparison
 from rote.report.page.pack import PackedRun
@@ -143,7 +143,8 @@ def compare(
     ] = None,
     top: Annotated[int, Option("How many of the largest gains and losses to list.")] = 10,
     out: Annotated[
-        Path | str | None, Option("Folder for the page and the tables.", "--out/-o", default="print only")
+        Path | str | None,
+        Option("Folder for the page and the tables.", "--out/-o", default="print only", parse=typed_path),
     ] = None,
 ) -> Comparison:
     """Compare finished runs over the same passages; a run with several schemes counts as several.
@@ -157,8 +158,7 @@ def compare(
     if len(sides) < 2:
         raise InputError("a comparison needs at least two runs, or one run with two schemes; give another folder.")
     chosen = max(side.manifest.tau for side in sides) if tau is None else tau
-    if not 0 < chosen <= 1:
-        raise InputError(f"{argument('tau')} is a probability and must lie in (0, 1], not {chosen}.")
+    require_tau(chosen)
     tables: dict[str, pl.DataFrame] = {}
     described: list[ComparedRun] = []
     held_out = 0
@@ -191,13 +191,13 @@ def compare(
         sides=sides,
     )
     if out is not None:
-        compared.write(out)
+        compared.write(folder_of(out))
     return compared
 
 
 def open_sides(given: RunLike | Sequence[RunLike]) -> list[Side]:
     """Open finished runs, check that they measured the same passages, and give each scheme of each a letter."""
-    runs = [as_run(one) for one in ([given] if isinstance(given, RunLike) else given)]
+    runs = [as_run(one) for one in several(given)]
     seen: set[Path] = set()
     for run in runs:
         if run.folder.resolve() in seen:

@@ -15,8 +15,8 @@ from rote.errors import InputError, argument
 from rote.extraction.near.options import Near
 from rote.jobs.open import Run
 from rote.jobs.summary import summarise
-from rote.models.base import LogitModel, ScoringModel, with_logits
-from rote.options import BatchSize
+from rote.models.base import LogitModel, ScoringModel, TokenModel, with_logits
+from rote.options import BatchSize, folder_of, require_flag, require_kind, require_tau
 from rote.progress import Progress, stopping
 from rote.scheme import Scheme
 from rote.store.files import FORMAT, locked
@@ -48,8 +48,9 @@ class Job:
 
 def run_folder(out: str | Path | None, name: str, model: ScoringModel) -> Path:
     """Where a run goes: `out`, or runs/NAME-MODEL."""
+    require_kind("model", model, TokenModel, "a model that rote.load gives")
     if out is not None:
-        return Path(out)
+        return folder_of(out)
     return Path("runs") / f"{Path(name).stem}-{Path(model.identity().name).name.removesuffix('.gguf')}"
 
 
@@ -67,6 +68,10 @@ def resumable(folder: Path) -> Iterator[None]:
 
 def check_job(job: Job) -> None:
     """Refuse what cannot be scored, before anything is written."""
+    require_tau(job.tau)
+    require_flag("stop_early", job.stop_early)
+    if job.near is not None:
+        require_kind("near", job.near, Near, "a rote.Near, or None")
     from rote.extraction.near.search import check_near
     from rote.extraction.verbatim import check
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from rote.errors import InputError, RunError, argument
 from rote.frames import FrameKind, frame_of, require_frame
-from rote.options import Option, require_known
+from rote.options import Option, folder_of, require_known, typed_path
 from rote.progress import Progress, quiet, stopping
 from rote.report.export.harness import Samples, file_date, folder_name, results, tasks
 from rote.report.export.rows import Kind, as_csv, as_jsonl, metadata_kinds, score_rows, sweep_rows
@@ -54,7 +54,12 @@ def export(
     *,
     out: Annotated[
         Path | str | None,
-        Option("The file; for lm-eval a folder.", "--out/-o", default="DIR/export.csv and so on, DIR/lm-eval"),
+        Option(
+            "The file; for lm-eval a folder.",
+            "--out/-o",
+            default="DIR/export.csv and so on, DIR/lm-eval",
+            parse=typed_path,
+        ),
     ] = None,
     scheme: Annotated[str, Option("One of the run's schemes, as it names it, or all.")] = "all",
     progress: Progress | None = None,
@@ -159,7 +164,7 @@ def _table(stored: StoredSweep | StoredComparison, scheme: str) -> pl.DataFrame:
 def _target(folder: Path, to: Format, out: str | Path | None) -> Path:
     """Where the file goes. Nothing that belongs to the run is written over."""
     default = folder / f"export.{to}"
-    path = default if out is None else Path(out)
+    path = default if out is None else folder_of(out)
     if path.is_dir():
         raise InputError(
             f"{argument('out')} {path} is a folder; give the name of a file, such as {path / default.name}."

@@ -10,7 +10,8 @@ from typing import Annotated, get_args
 import polars as pl
 
 from rote.errors import InputError, RunError, argument
-from rote.options import Option, require_known
+from rote.jobs.open import several
+from rote.options import Option, folder_of, require_known, typed_path
 from rote.progress import Progress, quiet, stopping
 from rote.report.figures.comparison import COMPARISON_FIGURES, comparison_figures
 from rote.report.figures.figure import Figure
@@ -51,7 +52,12 @@ def figures(
     scheme: Annotated[str | None, Option("One of a run's schemes, as it names it.", default="the first")] = None,
     out: Annotated[
         Path | str | None,
-        Option("Folder for the figures; of several DIRs: with one in it for each.", "--out/-o", default="DIR/figures"),
+        Option(
+            "Folder for the figures; of several DIRs: with one in it for each.",
+            "--out/-o",
+            default="DIR/figures",
+            parse=typed_path,
+        ),
     ] = None,
     progress: Progress | None = None,
 ) -> list[DrawnFigures]:
@@ -63,8 +69,8 @@ def figures(
     for name, value, known in (("format", format, FileFormat), ("style", style, Style)):
         require_known(name, value, get_args(known))
     require_matplotlib()
-    every = [as_stored(one) for one in ([folders] if isinstance(folders, Folder) else folders)]
-    targets = _targets([stored.folder for stored in every], None if out is None else Path(out))
+    every = [as_stored(one) for one in several(folders)]
+    targets = _targets([stored.folder for stored in every], None if out is None else folder_of(out))
     with stopping(lambda: "what is drawn already is kept. Run the same command again for the rest."):
         return [
             _drawn(stored, target, format, style, scheme, progress or quiet)

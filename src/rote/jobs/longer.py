@@ -11,11 +11,12 @@ import numpy as np
 from rote.analysis.coverage import hot_spots
 from rote.corpus.windows import Windows, windows
 from rote.errors import InputError, argument
+from rote.jobs.engine import resumable
 from rote.jobs.open import Run, as_run
 from rote.jobs.scan import scan
 from rote.jobs.spots import AT, At, ScanLike, check_at, finished_scan
 from rote.models.base import ScoringModel
-from rote.options import Batch, Option, Prefix, Stride, Suffix
+from rote.options import Batch, Option, Prefix, Stride, Suffix, folder_of, typed_path
 from rote.progress import Progress, quiet
 
 
@@ -28,7 +29,7 @@ def longer(
     stride: Stride = 10,
     at: At = AT,
     batch_size: Batch = "auto",
-    out: Annotated[Path | str | None, Option("Run folder.", "--out/-o", default="RUN-longer")] = None,
+    out: Annotated[Path | str | None, Option("Run folder.", "--out/-o", default="RUN-longer", parse=typed_path)] = None,
     progress: Progress | None = None,
 ) -> Run | None:
     """Score longer windows whose suffix starts in a hot-spot of a finished scan, as a scan of their own.
@@ -48,16 +49,17 @@ def longer(
         own = given.load_model()
         tell("loaded", 1, 1)
     check_context(own, prefix, suffix)
-    within = starts_before(scanned.text, own.tokenizer, [(spot.start, spot.end) for spot in spots], wanted, tell)
+    folder = given.folder.with_name(f"{given.folder.resolve().name}-longer") if out is None else folder_of(out)
+    with resumable(folder):
+        within = starts_before(scanned.text, own.tokenizer, [(spot.start, spot.end) for spot in spots], wanted, tell)
     if not within:
         raise InputError(
             f"no window at {argument('stride', stride)} has its suffix start in a hot-spot; use a smaller one."
         )
     manifest = scanned.manifest
     return scan(
-        own, scanned.text, out=given.folder.with_name(f"{given.folder.resolve().name}-longer") if out is None else out,
-        name=manifest.source.name, windows=wanted, within=within, schemes=manifest.schemes, tau=manifest.tau,
-        batch_size=batch_size, progress=progress,
+        own, scanned.text, out=folder, name=manifest.source.name, windows=wanted, within=within,
+        schemes=manifest.schemes, tau=manifest.tau, batch_size=batch_size, progress=progress,
     )  # fmt: skip
 
 

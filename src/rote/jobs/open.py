@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rote.errors import RoteError, argument
+from rote.errors import InputError, RoteError, argument
 from rote.frames import FrameKind
 from rote.models.base import LogitModel, ModelOptions, load
 from rote.progress import Progress
@@ -29,7 +30,15 @@ RunLike = StoredRun | str | Path
 
 def as_run(given: RunLike) -> Run:
     """A run as a handle; one that was opened already keeps what it has read."""
-    return given if isinstance(given, Run) else Run.open(given.folder if isinstance(given, StoredRun) else given)
+    return given if isinstance(given, Run) else Run.open(stores.path_of(given))
+
+
+def several(given: Any) -> list[Any]:
+    """One folder or handle, or several of them."""
+    one = isinstance(given, str | Path) or hasattr(given, "folder") or not isinstance(given, Iterable)
+    if not one and not (given := list(given)):
+        raise InputError("give at least one folder.")
+    return [given] if one else given
 
 
 class _Handle:
@@ -148,7 +157,7 @@ class Reconstruction(_Handle, StoredReconstruction):
 
 def open(folder: str | Path) -> Run | Sweep | SavedComparison | Reconstruction:
     """What a folder holds, finished or not: a run, a sweep, a comparison or a reconstruction."""
-    match stores.open(folder):
+    match stores.open(stores.path_of(folder)):
         case StoredRun(folder=path):
             return Run(path)
         case StoredSweep(folder=path):

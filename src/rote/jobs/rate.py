@@ -16,7 +16,7 @@ from rote.jobs.engine import Job, resumable, run_folder
 from rote.jobs.open import Run
 from rote.jobs.score import score_examples
 from rote.models.base import ScoringModel
-from rote.options import TAU, Batch, BatchSize, Option, Out, StopEarly, Tau
+from rote.options import TAU, Batch, BatchSize, Option, Out, StopEarly, Tau, require_kind
 from rote.progress import Progress, quiet
 from rote.scheme import Scheme, Schemes, as_schemes
 from rote.store.manifest import SampledCorpus, Sampling
@@ -46,6 +46,8 @@ def rate(
     unless they have one. `text_column` and `glob`, for both: which column of a table, or which files of a folder, are
     the texts.
     """
+    require_kind("draw", draw, Draw, "a rote.Draw")
+    require_kind("corpus", corpus, str | Path, "the path of a corpus")  # type: ignore[arg-type]
     tell, asked, name = progress or quiet, as_schemes(schemes), Path(corpus).name
     folder = run_folder(out, name, model)
     _refuse_impossible(model, draw, asked, tau, batch_size)

@@ -18,7 +18,7 @@ from rote.jobs.engine import run_folder
 from rote.jobs.open import Reconstruction
 from rote.jobs.report import report_reconstruction
 from rote.models.base import LogitModel, with_logits
-from rote.options import Option
+from rote.options import Option, require_kind, typed_path
 from rote.progress import Progress, quiet, stopping
 from rote.store.files import FORMAT, digest, line, locked, pretty, write_whole
 from rote.store.manifest import ReconstructionManifest, Source, made_with, now
@@ -48,7 +48,9 @@ def reconstruct(
     truth: Annotated[Text | None, Option("The true text, to compare with. It decides nothing.")] = None,
     writing: Writing = Writing(),
     name: str | None = None,
-    out: Annotated[Path | str | None, Option("Run folder.", "--out/-o", default="runs/SEED-MODEL")] = None,
+    out: Annotated[
+        Path | str | None, Option("Run folder.", "--out/-o", default="runs/SEED-MODEL", parse=typed_path)
+    ] = None,
     progress: Progress | None = None,
 ) -> Reconstruction:
     """Write a text on from its first sentences, and compare it with the truth where that is given.
@@ -58,6 +60,7 @@ def reconstruct(
     included; without it the truth's tokens and 5% more. The truth decides nothing that is generated, so it may be given
     later, or another one.
     """
+    require_kind("writing", writing, Writing, "a rote.Writing")
     given, own_name = as_text(seed, "seed")
     true, truth_name = (None, None) if truth is None else as_text(truth, "truth")
     _refuse_surrogates(seed=given, truth=true or "")

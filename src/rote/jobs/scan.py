@@ -13,7 +13,7 @@ from rote.jobs.engine import Job, check_job, complete, manifest_of, resumable, r
 from rote.jobs.open import Run
 from rote.jobs.summary import THRESHOLDS
 from rote.models.base import BUNDLED_TEXT, ScoringModel
-from rote.options import TAU, Batch, Option, Out, StopEarly, Tau
+from rote.options import TAU, Batch, Option, Out, StopEarly, Tau, require_kind, require_tau
 from rote.progress import Progress, quiet
 from rote.scheme import Scheme, Schemes, as_schemes
 from rote.store.files import digest
@@ -42,9 +42,11 @@ def scan(
     are certain to end below `tau` are given up after a few tokens: cheaper on text that is not memorized, at the price
     of exact numbers below tau. `near` asks for near-verbatim extraction as well: rote.Near() for its defaults.
     """
+    require_kind("windows", windows, Windows, "a rote.Windows")
     content, own_name = as_text(text)
+    require_kind("name", name or own_name, str, "a text")
     name, asked, tell = name or own_name, as_schemes(schemes), progress or quiet
-    if stop_early and tau > THRESHOLDS[0]:
+    if stop_early and require_tau(tau) > THRESHOLDS[0]:
         raise InputError(
             f"with {argument('stop_early')}, {argument('tau')} must be at most {THRESHOLDS[0]}, the lowest coverage "
             f"threshold, not {tau}."

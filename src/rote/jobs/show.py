@@ -15,7 +15,7 @@ from rote.errors import InputError, ModelError, RoteError, argument
 from rote.jobs.compare import Side, open_sides
 from rote.jobs.open import RunLike
 from rote.odds import at_least_once, queries_needed
-from rote.options import Option
+from rote.options import Option, require_kind, whole
 from rote.report.text.passage import NearOfPassage, PassageOfRun, ShownPassage, TokenOfPassage
 from rote.store.run import Passages
 from rote.store.table import Row
@@ -53,6 +53,10 @@ def show(
     """
     if sum(way is not None for way in (example, quote, at)) != 1:
         raise InputError(f"give exactly one of {argument('example')}, {argument('quote')} and {argument('at')}.")
+    for name, words in (("example", example), ("quote", quote)):
+        require_kind(name, "" if words is None else words, str, "a text")
+    if at is not None and not whole(at):
+        raise InputError(f"{argument('at')} must be a whole number, not {at!r}.")
     sides = open_sides(runs)
     tables = {side.key: side.rows() for side in sides}
     rows = tables[sides[0].key]

@@ -10,7 +10,7 @@ from rote.analysis.coverage import Rank, Span, hot_spots
 from rote.analysis.matter import part, read_body
 from rote.errors import InputError, RunError, argument
 from rote.jobs.open import RunLike, as_run
-from rote.options import Option
+from rote.options import Option, require_number
 from rote.report.text.spots import Spot, Spots
 from rote.store.run import RunView
 
@@ -69,6 +69,7 @@ def spots(
 
 
 def check_at(at: float) -> None:
+    require_number("at", at)
     if not 0 < at <= 1:
         raise InputError(f"{argument('at')} is a probability and must lie in (0, 1], not {at}.")
 

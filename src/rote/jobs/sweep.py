@@ -6,10 +6,10 @@ come from that one reading.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
 
@@ -20,8 +20,8 @@ from rote.errors import InputError, argument
 from rote.jobs.engine import Job, run_folder
 from rote.jobs.open import Run, Sweep
 from rote.jobs.score import score_examples
-from rote.models.base import BUNDLED_TEXT, ScoringModel
-from rote.options import TAU, Batch, BatchSize, Option, Tau, numbers, whole
+from rote.models.base import BUNDLED_TEXT, ScoringModel, TokenModel
+from rote.options import TAU, Batch, BatchSize, Option, Tau, numbers, require_kind, require_whole, typed_path, whole
 from rote.progress import Progress, quiet, stopping
 from rote.scheme import FORM, GREEDY, Scheme, Schemes, as_schemes
 from rote.store.files import FORMAT
@@ -66,7 +66,9 @@ def sweep(
     tau: Tau = TAU,
     batch_size: Batch = "auto",
     name: str | None = None,
-    out: Annotated[Path | str | None, Option("Folder.", "--out/-o", default="runs/SOURCE-MODEL-sweep")] = None,
+    out: Annotated[
+        Path | str | None, Option("Folder.", "--out/-o", default="runs/SOURCE-MODEL-sweep", parse=typed_path)
+    ] = None,
     progress: Progress | None = None,
 ) -> Sweep:
     """Rates at every scheme, prefix length and suffix length; also written to `out`, as sweep.json and report.html.
@@ -83,10 +85,12 @@ def sweep(
     for option, lengths_asked in (("prefixes", prefixes), ("suffixes", suffixes)):
         if lengths_asked is not None:
             _refuse_lengths(option, lengths_asked)
+    require_kind("model", model, TokenModel, "a model that rote.load gives")
+    prefixes, suffixes = _listed("prefixes", prefixes), _listed("suffixes", suffixes)
     asked, tell = as_schemes(Scheme() if schemes is None else schemes), progress or quiet
     own, examples = _examples(model, source, prefixes, suffixes, stride, tell)
     name = name or own
-    folder = Path(out) if out is not None else run_folder(None, name, model)
+    folder = run_folder(out, name, model)
     folder = folder if out is not None else folder.with_name(f"{folder.name}-sweep")
     lengths = Lengths(prefix=_lengths(examples, "prefixes", prefixes), suffix=_lengths(examples, "suffixes", suffixes))
     with stopping(lambda: _left(folder)):
@@ -108,6 +112,14 @@ def sweep(
     made = Sweep(folder)
     made.report(progress=progress)
     return made
+
+
+def _listed(name: str, lengths: Any) -> list[int] | None:
+    """Lengths as they were given: one, or several."""
+    if lengths is None:
+        return None
+    every = lengths if isinstance(lengths, Iterable) and not isinstance(lengths, str) else [lengths]
+    return [require_whole(name, length) for length in every]
 
 
 def _examples(

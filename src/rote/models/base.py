@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
 from rote.errors import InputError, ModelError, argument
-from rote.options import Option, require_known, require_whole
+from rote.options import Option, require_kind, require_known, require_whole
 from rote.scheme import Scheme
 from rote.tokens import BosPolicy, Example
 
@@ -43,6 +43,8 @@ class ModelOptions:
     def __post_init__(self) -> None:
         require_known("dtype", self.dtype, get_args(Dtype))
         require_known("bos", self.bos, get_args(BosPolicy))
+        require_kind("device", self.device, str, "auto, cpu, cuda, cuda:N or mps")
+        require_known("compile", str(self.compile).lower(), ("true", "false", "auto"))
         if self.threads is not None:
             require_whole("threads", self.threads)
 
@@ -178,6 +180,10 @@ def load(
 
     A prefix says where it comes from: `hf:NAME`, which is also what a name without one means.
     """
+    require_kind("model", name, str | Path, "the name or the path of a model")  # type: ignore[arg-type]
+    require_kind("options", options, ModelOptions, "a rote.ModelOptions")
+    if not str(name).strip():
+        raise InputError(f"{argument('model')} is empty; give a model folder, a .gguf file, a hub id or 'bundled'.")
     source, separator, rest = str(name).partition(":")
     known = not separator or Path(name).exists() or len(source) == 1  # a path of its own, or a drive's letter
     if not known and source not in SOURCES:

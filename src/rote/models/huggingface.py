@@ -239,6 +239,10 @@ def load_huggingface(name: str | Path, options: ModelOptions) -> HuggingFaceMode
         torch.set_num_threads(options.threads)
     chosen = torch.device(_pick_device(options.device))
     source, given = source_of(name)
+    if options.revision is not None and Path(source).is_dir():
+        raise InputError(
+            f"{argument('revision')} is for models of the hub, and {name} is on this machine; leave it out."
+        )
     if options.revision is not None:
         given["revision"] = options.revision
     try:
@@ -282,6 +286,8 @@ def source_of(name: str | Path) -> tuple[str, dict[str, Any]]:
         if not (path / "config.json").is_file():
             raise ModelError(f"the folder {path} has no config.json: it is not a Hugging Face model; check the path.")
         return str(path), {}
+    if isinstance(name, Path) and not path.exists():
+        raise ModelError(f"there is no model at {path}; check the path.")
     if path.exists():
         raise ModelError(f"{path} is a file, not a model: give a model folder, a .gguf file or a hub id.")
     return str(name), {}

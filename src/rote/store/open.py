@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from rote.errors import RunError
+from rote.errors import InputError, RunError
 from rote.store.comparison import StoredComparison
 from rote.store.files import read_json
 from rote.store.reconstruction import StoredReconstruction
@@ -27,6 +27,8 @@ def kind_of(folder: str | Path) -> Holding:
         return "comparison"
     if (path / "sweep.json").is_file():
         return "sweep"
+    if any(path.glob("prefix-*/manifest.json")):
+        raise RunError(f"{folder} holds a sweep that is unfinished; run the same rote sweep again to finish it.")
     if not (path / "manifest.json").is_file():
         raise RunError(
             f"{folder} has no manifest.json, so it is not a run folder; give the one that a rote scan was written to."
@@ -65,4 +67,15 @@ def open_run(folder: str | Path) -> StoredRun:
 
 def as_stored(given: Folder) -> Stored:
     """What a folder holds; what was opened already keeps what it has read."""
-    return open(given) if isinstance(given, str | Path) else given
+    return given if isinstance(given, Stored) else open(path_of(given))
+
+
+def path_of(given: object) -> Path:
+    """The folder of what was opened, or the path itself."""
+    path = getattr(given, "folder", given)
+    if not isinstance(path, str | Path) or not str(path).strip():
+        raise InputError(
+            f"a folder that holds results is asked for, not {type(given).__name__}; give its path, or what rote.open "
+            "gives."
+        )
+    return Path(path)

@@ -334,7 +334,7 @@ def test_section_breaks() -> None:
     assert section_break("{Words} {number} {words}", 5) == "Five 5 five"
     assert section_break("* * *", 5) == "* * *"
     for template in ("", "{chapter}", "{", "{}", "{number.real}"):
-        with pytest.raises(InputError, match=r"section_break=.* is none: give text with"):
+        with pytest.raises(InputError, match=r"section_break=.* is no section break: give text with"):
             section_break(template, 5)
 
 
@@ -347,7 +347,7 @@ def test_section_breaks() -> None:
         ({"context_tokens": 50}, "leaves no room"),
         ({"length_penalty": float("nan")}, "finite"),
         ({"context": "frozen"}, "context must be sliding or anchored, not 'frozen'"),
-        ({"section_break": "{x}"}, "section_break='{x}' is none"),
+        ({"section_break": "{x}"}, "section_break='{x}' is no section break"),
         ({"beams": 1, "length_penalty": 1.0}, "length_penalty changes nothing here; it goes with beams above 1"),
         ({"section_break": None, "missed_after": 5}, "missed_after changes nothing here; it goes with section_break"),
     ],

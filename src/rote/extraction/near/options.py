@@ -8,7 +8,7 @@ from typing import Annotated, Literal, get_args
 
 from rote.errors import InputError, argument
 from rote.extraction.near import distances as package
-from rote.options import Option, Seed, refuse_idle, require_known, require_whole
+from rote.options import Option, Seed, refuse_idle, require_known, require_number, require_whole, settle
 
 Method = Literal["fork", "beam", "sample"]
 Until = Literal["worthwhile", "decision", "budget"]
@@ -64,10 +64,11 @@ class Near:
         require_known("distance", self.distance, distances())
         for name, known in (("method", Method), ("eos", EosPolicy), ("until", Until), ("variant", Variant)):
             require_known(name, getattr(self, name), get_args(known))
-        require_whole("tolerance", self.tolerance, 0, MOST_EDITS)
+        settle(self, "tolerance", require_whole("tolerance", self.tolerance, 0, MOST_EDITS))
         for name, least in (("budget", 0), ("width", 1), ("samples", 1), ("seed", 0)):
-            if getattr(self, name) is not None:
-                require_whole(name, getattr(self, name), least)
+            if getattr(self, name) is not None or name in ("width", "seed"):
+                settle(self, name, require_whole(name, getattr(self, name), least))
+        settle(self, "gap", require_number("gap", self.gap))
         if not 0 <= self.gap < 1:
             raise InputError(f"{argument('gap')} must lie in [0, 1), not {self.gap}.")
         if self.samples is not None and self.method == "beam":

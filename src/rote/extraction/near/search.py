@@ -19,9 +19,9 @@ from rote.extraction.near.options import Near, Variant
 from rote.extraction.near.results import Estimate, Goal, NearVerbatim
 from rote.extraction.results import Results
 from rote.extraction.verbatim import check, from_scores
-from rote.models.base import LogitModel, with_logits
+from rote.models.base import LogitModel, TokenModel, with_logits
 from rote.odds import wilson
-from rote.options import TAU, BatchSize
+from rote.options import TAU, BatchSize, require_kind
 from rote.progress import Progress, quiet
 from rote.scheme import GREEDY, Scheme
 from rote.tokens import Example
@@ -47,6 +47,8 @@ def near_verbatim(
     whatever its budget. `candidates`: how many outputs are shown of each example. `batch_size` is the number of
     examples in flight. `progress` counts examples as "scored".
     """
+    require_kind("model", model, TokenModel, "a model that rote.load gives")
+    require_kind("near", near, Near, "a rote.Near")
     scheme = Scheme.parse(scheme) if isinstance(scheme, str) else scheme
     if not isinstance(scheme, Scheme):
         raise InputError(f"near_verbatim takes one scheme, a rote.Scheme, not {type(scheme).__name__}.")

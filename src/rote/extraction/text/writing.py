@@ -8,7 +8,7 @@ from string import Formatter
 from typing import Annotated, Literal, get_args
 
 from rote.errors import InputError, argument
-from rote.options import Option, refuse_idle, require_known, require_whole
+from rote.options import Option, refuse_idle, require_known, require_number, require_whole, settle
 
 Context = Literal["sliding", "anchored"]
 
@@ -58,9 +58,10 @@ class Writing:
         """Refuse what no text can be written with."""
         for name in ("tokens", "context_tokens"):
             if getattr(self, name) is not None:
-                require_whole(name, getattr(self, name))
+                settle(self, name, require_whole(name, getattr(self, name)))
         for name in ("step", "beams", "missed_after"):
-            require_whole(name, getattr(self, name))
+            settle(self, name, require_whole(name, getattr(self, name)))
+        settle(self, "length_penalty", require_number("length_penalty", self.length_penalty))
         require_known("context", self.context, get_args(Context))
         if not math.isfinite(self.length_penalty):
             raise InputError(f"{argument('length_penalty')} must be a finite number, not {self.length_penalty}.")
@@ -126,13 +127,14 @@ def section_break(template: str, number: int) -> str:
     words = in_words(number)
     fields = {"number": str(number), "words": words, "Words": words.title(), "WORDS": words.upper()}
     try:
-        names = [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+        parts = [part for part in Formatter().parse(template) if part[1] is not None]
+        names = [f"{name}{spec or ''}{conversion or ''}" for _, name, spec, conversion in parts]
     except ValueError as error:
         names = [str(error)]
     if not template or any(name not in fields for name in names):
         raise InputError(
-            f"{argument('section_break', template)} is none: give text with {{number}}, {{words}}, {{Words}} or "
-            f"{{WORDS}} for the section's number, or {argument('section_break', None)} to end the text where the model "
-            "ends it."
+            f"{argument('section_break', template)} is no section break: give text with {{number}}, {{words}}, "
+            f"{{Words}} or {{WORDS}} for the section's number, or {argument('section_break', None)} to end the text "
+            "where the model ends it."
         )
     return template.format(**fields)
