@@ -1,0 +1,51 @@
+"""How long a scan takes beside another torch process on the same cores, with idle threads asleep and spinning.
+
+    python -m benchmarks.beside                  (a few minutes; the machine should have nothing else to do)
+
+The command line sets OMP_WAIT_POLICY=PASSIVE unless it is set. Threads that spin take the cores from those that work,
+in both processes. The table has the scan alone and beside one other process that multiplies matrices all the time.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rote.models.base import BUNDLED_TEXT
+
+CHARACTERS = 20_000
+STRIDE = 200
+OTHER = "import torch\na = torch.randn(700, 700)\nwhile True: a = torch.tanh(a @ a)"
+
+
+def seconds(policy: str, text: Path, folder: Path) -> float:
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "rote.cli", "scan", str(text), "--stride", str(STRIDE), "--out", str(folder)]
+    environment = {**os.environ, "OMP_WAIT_POLICY": policy}
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    print(f"{os.cpu_count()} cores; {CHARACTERS:,} characters, stride {STRIDE}\n")
+    print("| OMP_WAIT_POLICY | alone | beside another torch process |\n|---|---|---|")
+    with tempfile.TemporaryDirectory() as scratch:
+        text = Path(scratch, "text.txt")
+        text.write_text(BUNDLED_TEXT.read_text(encoding="utf-8")[:CHARACTERS], encoding="utf-8")
+        for policy in ("PASSIVE", "ACTIVE"):
+            alone = seconds(policy, text, Path(scratch, f"{policy}-alone"))
+            other = subprocess.Popen([sys.executable, "-c", OTHER], env={**os.environ, "OMP_WAIT_POLICY": policy})
+            try:
+                beside = seconds(policy, text, Path(scratch, f"{policy}-beside"))
+            finally:
+                other.kill()
+                other.wait()
+            print(f"| {policy} | {alone:.1f} s | {beside:.1f} s |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
