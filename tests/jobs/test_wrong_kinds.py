@@ -86,6 +86,11 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert (type(made.temperature), type(made.top_k)) == (float, int)
 
 
+def test_a_tau_of_numpy_is_stored(bundled: Any, alice: str, tmp_path: Path) -> None:
+    run = rote.scan(bundled, alice[:500], windows=SMALL, tau=np.float64(0.25), out=tmp_path / "run")
+    assert rote.Run.open(run.folder).manifest.tau == 0.25
+
+
 def test_models_that_cannot_be_loaded() -> None:
     for name in ("", " "):
         with pytest.raises(InputError, match="model is empty"):

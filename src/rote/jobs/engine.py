@@ -16,7 +16,7 @@ from rote.extraction.near.options import Near
 from rote.jobs.open import Run
 from rote.jobs.summary import summarise
 from rote.models.base import LogitModel, ScoringModel, TokenModel, with_logits
-from rote.options import BatchSize, folder_of, require_flag, require_kind, require_tau
+from rote.options import BatchSize, folder_of, require_flag, require_kind, require_tau, settle
 from rote.progress import Progress, stopping
 from rote.scheme import Scheme
 from rote.store.files import FORMAT, locked
@@ -45,6 +45,9 @@ class Job:
     near: Near | None
     batch_size: BatchSize
 
+    def __post_init__(self) -> None:
+        settle(self, "tau", require_tau(self.tau))
+
 
 def run_folder(out: str | Path | None, name: str, model: ScoringModel) -> Path:
     """Where a run goes: `out`, or runs/NAME-MODEL."""
@@ -68,7 +71,6 @@ def resumable(folder: Path) -> Iterator[None]:
 
 def check_job(job: Job) -> None:
     """Refuse what cannot be scored, before anything is written."""
-    require_tau(job.tau)
     require_flag("stop_early", job.stop_early)
     if job.near is not None:
         require_kind("near", job.near, Near, "a rote.Near, or None")
