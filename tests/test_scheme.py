@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rote import GREEDY, InputError, Scheme
-from rote.scheme import as_schemes
+from rote.scheme import as_schemes, label_of
 
 SHARES = st.none() | st.floats(0, 1, exclude_min=True)
 SCHEMES = st.builds(
@@ -86,3 +86,10 @@ def test_one_scheme_or_several() -> None:
 def test_no_scheme_twice_the_same_and_other_things(schemes: Any, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         as_schemes(schemes)
+
+
+def test_a_label_may_be_written_shorter() -> None:
+    assert label_of("min_p=0.05") == "temperature=1 min_p=0.05"
+    assert label_of("temperature=1.0 top_k=40") == label_of(Scheme()) == str(Scheme())
+    assert label_of("greedy") == "greedy"
+    assert label_of("something else") == "something else"

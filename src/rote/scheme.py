@@ -160,6 +160,14 @@ Schemes = Scheme | str | Iterable[Scheme | str]
 """One scheme or several, as schemes or as their labels."""
 
 
+def label_of(scheme: Scheme | str) -> str:
+    """How runs know a scheme that may be written shorter; what is no scheme stays as it is."""
+    try:
+        return str(Scheme.parse(scheme) if isinstance(scheme, str) else scheme)
+    except InputError:
+        return str(scheme)
+
+
 def as_schemes(given: Schemes) -> tuple[Scheme, ...]:
     """All of them, each once."""
     several = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]

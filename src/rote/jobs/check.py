@@ -19,7 +19,7 @@ from rote.models.base import GeneratingModel, ModelIdentity, TokenModel
 from rote.options import Option, require_whole
 from rote.progress import Progress, quiet
 from rote.report.text.cards import checked_card, checked_headline
-from rote.scheme import GREEDY, Scheme
+from rote.scheme import GREEDY, Scheme, label_of
 from rote.store.manifest import Source, refuse_other_model
 from rote.store.run import StoredRun
 from rote.tokens import Example
@@ -103,7 +103,7 @@ def check(
         require_whole(name, number)
     require_whole("show", show, 0)
     require_whole("seed", seed, 0, 2**40 - 1)
-    label = manifest.schemes[0] if scheme is None else scheme
+    label = manifest.schemes[0] if scheme is None else label_of(scheme)
     if label not in manifest.schemes:
         schemes = "; ".join(manifest.schemes)
         raise InputError(

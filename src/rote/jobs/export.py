@@ -19,6 +19,7 @@ from rote.options import Option, folder_of, require_known, typed_path
 from rote.progress import Progress, quiet, stopping
 from rote.report.export.harness import Samples, file_date, folder_name, results, tasks
 from rote.report.export.rows import Kind, as_csv, as_jsonl, metadata_kinds, score_rows, sweep_rows
+from rote.scheme import label_of
 from rote.store.comparison import StoredComparison
 from rote.store.files import make_folder, whole_file, write_whole
 from rote.store.open import Folder, Stored, as_stored
@@ -129,6 +130,7 @@ def _tables(
 def _schemes(folder: Path, known: Sequence[str], asked: str) -> list[str]:
     if asked == "all":
         return list(known)
+    asked = label_of(asked)
     if asked not in known:
         named = ", ".join(f"'{label}'" for label in known)
         raise InputError(f"{folder} has no scheme {asked!r}; it has {named}. Give one of them, or all.")

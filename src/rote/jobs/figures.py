@@ -19,6 +19,7 @@ from rote.report.figures.mpl.draw import FileFormat, Style, draw, require_matplo
 from rote.report.figures.reconstruction import RECONSTRUCTION_FIGURES, reconstruction_figures
 from rote.report.figures.run import RUN_FIGURES, run_figures
 from rote.report.figures.sweep import SWEEP_FIGURES, sweep_figures
+from rote.scheme import label_of
 from rote.store.comparison import ComparedRun, StoredComparison
 from rote.store.files import make_folder, write_whole
 from rote.store.open import Folder, Stored, as_stored, kind_of
@@ -135,7 +136,7 @@ def _figures(stored: Stored, scheme: str | None) -> tuple[list[Figure], Mapping[
 
 def _run_figures(run: StoredRun, scheme: str | None) -> list[Figure]:
     schemes, finished = run.manifest.schemes, run.finished
-    chosen = schemes[0] if scheme is None else scheme
+    chosen = schemes[0] if scheme is None else label_of(scheme)
     if chosen not in schemes:
         named = ", ".join(f"'{label}'" for label in schemes)
         raise InputError(f"{run.folder} has no scheme {chosen!r}; it has {named}. Give one of them.")
