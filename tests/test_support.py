@@ -185,3 +185,12 @@ def test_nan_logits_stay_visible() -> None:
         torch.zeros(2, 1), torch.tensor([[0.0], [math.nan]]), torch.tensor([math.nan, 0.0]), *[torch.zeros(2)] * 2
     )
     assert one_of_two.bad().tolist() == [True, True]
+
+
+def test_tokens_that_are_ruled_out_leave_no_rest() -> None:
+    """1 - p - q is not 0 where p and q are all there is; a rest of rounding would stand for tokens that never come."""
+    logits = torch.tensor([[-torch.inf, 0.5, 0.0, -torch.inf], [-torch.inf, 0.3, 0.1, 0.2]])
+    found = support(logits, Scheme(temperature=0.6, top_k=None), 2, torch.tensor([1, 1]))
+    assert found.unlisted.tolist() == [0, 1]
+    assert found.rest[0] == 0
+    assert found.rest[1] > 0.1

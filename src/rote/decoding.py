@@ -330,12 +330,12 @@ def support(logits: Tensor, scheme: Scheme, width: int, targets: Tensor) -> Supp
 
 
 def _wide_support(scaled: Tensor, scheme: Scheme, width: int, targets: Tensor) -> Support:
-    """All tokens, or all that min-p keeps."""
-    unlisted = torch.full_like(targets, scaled.shape[1] - width)
+    """All tokens that have a probability, or all that min-p keeps."""
     if scheme.min_p is not None:
         floor = _floor(scaled.amax(1, keepdim=True), scheme.min_p)
-        unlisted = (_count(torch.ge, scaled, floor).long() - width).clamp(min=0)
         scaled = scaled.masked_fill(scaled < floor, -torch.inf)
+    known = _count(torch.gt, scaled, torch.full_like(scaled[:, :1], -torch.inf))
+    unlisted = (known.long() - width).clamp(min=0)  # a model may rule tokens out: rounding must not stand for them
     values, tokens = largest_with_ids(scaled, width)
     log_mass = torch.logsumexp(scaled.double(), 1)  # in float32 the parts would not add up to the whole
     log_probs = values.double() - log_mass[:, None]

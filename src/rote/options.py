@@ -82,14 +82,14 @@ def require_whole(name: str, number: Any, least: int = 1, most: int | None = Non
     if not whole(number) or number < least or (most is not None and number > most):
         span = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise InputError(f"{argument(name)} must be a whole number {span}, not {number!r}.")
-    return int(number)
+    return number if isinstance(number, int) else int(number)  # one that knows where it comes from stays as it is
 
 
 def require_number(name: str, number: Any) -> float:
     """The same for a number that need not be whole."""
     if isinstance(number, bool) or not isinstance(number, int | float | Real):
         raise InputError(f"{argument(name)} must be a number, not {number!r}.")
-    return number if isinstance(number, int) else float(number)
+    return number if isinstance(number, int | float) else float(number)
 
 
 def require_kind(name: str, value: Any, kind: type[Any], example: str) -> None:

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Annotated
 
 from rote.errors import InputError, argument
-from rote.options import Option, require_number, settle, whole
+from rote.options import Option, require_number, require_whole, settle, whole
 
 TOP_K = 40
 FORM = "as in top_k=5,40  or  temperature=0.7,1 top_k=40  or  greedy"
@@ -52,7 +52,7 @@ class Scheme:
                 f"{argument('top_k', None)} keeps the whole vocabulary."
             )
         if self.top_k is not None:
-            settle(self, "top_k", int(self.top_k))
+            settle(self, "top_k", require_whole("top_k", self.top_k))
         for name, share in (("top_p", self.top_p), ("min_p", self.min_p)):
             if share is not None and not 0 < share <= 1:
                 raise InputError(f"{argument(name)} must lie in (0, 1], not {share}.")

@@ -44,8 +44,8 @@ class Example:
     token_ends: tuple[int, ...] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.id, str) or not self.id:
-            raise InputError(f"an example's id is a text that is not empty, not {self.id!r}.")
+        if not isinstance(self.id, str):
+            raise InputError(f"an example's id is a text, not {self.id!r}.")
         for name in ("prefix", "suffix"):
             object.__setattr__(self, name, _ids(self.id, name, getattr(self, name)))
         if not self.suffix:

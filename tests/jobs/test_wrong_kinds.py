@@ -119,3 +119,8 @@ def test_folders_of_the_wrong_kind(known: Run, tmp_path: Path) -> None:
         rote.open(tmp_path)
     with pytest.raises(RoteError, match="no example 'nobody'"):
         rote.check(known, examples="nobody")
+
+
+def test_an_example_without_an_id_is_not_stored(bundled: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="an example without an id"):
+        rote.score(bundled, [rote.Example("", (1,), (2,))], out=tmp_path / "run")

@@ -66,6 +66,8 @@ def score_examples(
     examples, tokenizer = job.examples, job.model.tokenizer
     if not examples:
         raise InputError(f"{name} holds no examples.")
+    if not all(example.id for example in examples):
+        raise InputError(f"{name} has an example without an id; give every example its own id.")
     twice = next((key for key, times in Counter(e.id for e in examples).items() if times > 1), None)
     if twice is not None:
         raise InputError(f"{name} has more than one example with the id {twice!r}; give every example its own id.")
