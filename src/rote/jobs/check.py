@@ -107,7 +107,7 @@ def check(
     if label not in manifest.schemes:
         schemes = "; ".join(manifest.schemes)
         raise InputError(
-            f"{argument('scheme')}: {given.folder} has no scores under {label!r}; its schemes are: {schemes}."
+            f"{argument('scheme')}: {given.folder} has no scores under {scheme!r}; its schemes are: {schemes}."
         )
     tell = progress or quiet
     if model is None:

@@ -130,11 +130,10 @@ def _tables(
 def _schemes(folder: Path, known: Sequence[str], asked: str) -> list[str]:
     if asked == "all":
         return list(known)
-    asked = label_of(asked)
-    if asked not in known:
+    if (label := label_of(asked)) not in known:
         named = ", ".join(f"'{label}'" for label in known)
         raise InputError(f"{folder} has no scheme {asked!r}; it has {named}. Give one of them, or all.")
-    return [asked]
+    return [label]
 
 
 def _metadata_kinds(run: StoredRun) -> dict[str, Kind] | None:

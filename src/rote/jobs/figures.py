@@ -139,7 +139,7 @@ def _run_figures(run: StoredRun, scheme: str | None) -> list[Figure]:
     chosen = schemes[0] if scheme is None else label_of(scheme)
     if chosen not in schemes:
         named = ", ".join(f"'{label}'" for label in schemes)
-        raise InputError(f"{run.folder} has no scheme {chosen!r}; it has {named}. Give one of them.")
+        raise InputError(f"{run.folder} has no scheme {scheme!r}; it has {named}. Give one of them.")
     rows = pl.concat(part.filter(pl.col("scheme") == chosen).drop(_UNUSED) for part in run.parts())
     return run_figures(finished, rows)
 
