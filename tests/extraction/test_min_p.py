@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rote import Example, Scheme, verbatim
 from tests.cases import cases
 from tests.extraction.near.test_search import CoarseModel
+from tests.extraction.test_verbatim import Unsteady
 from tests.reference import decoding
 
 SCHEMES = [
@@ -56,18 +56,6 @@ def test_stopping_early_changes_nothing_at_or_above_tau(seed: int, tau: float, l
             assert b.log_prob <= a.log_prob < math.log(tau)
         else:
             assert a.log_prob == b.log_prob
-
-
-class Unsteady(CoarseModel):
-    """Every pass gives logits that differ a little, as other batch-mates or another device would make them."""
-
-    logit_tolerance = 0.05
-    passes = 0
-
-    def hidden(self, tokens: torch.Tensor) -> torch.Tensor:
-        self.passes += 1
-        noise = np.random.default_rng([self.seed, self.passes]).uniform(-0.5, 0.5, (*tokens.shape, self.vocabulary))
-        return super().hidden(tokens) + torch.tensor(noise * self.logit_tolerance, dtype=torch.float32)
 
 
 class Crowded(Unsteady):
