@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,7 @@ def several(given: Any) -> list[Any]:
     return [given] if one else given
 
 
-class _Handle:
+class _Handle(ABC):
     """What can be done with every folder, whatever it holds."""
 
     folder: Path
@@ -83,8 +84,9 @@ class _Handle:
 
         return export(self.folder, to, out=out, scheme=scheme, progress=progress)
 
+    @abstractmethod
     def _card(self) -> str:
-        raise NotImplementedError
+        """What a notebook shows of it."""
 
     def _repr_html_(self) -> str:
         from rote.report.text.cards import card
