@@ -24,15 +24,15 @@ from typing import Any
 
 import numpy as np
 
+from rote.analysis.summary import summarise
 from rote.corpus.windows import Windows, windows
 from rote.extraction.verbatim import Verbatim
 from rote.jobs.open import Run
-from rote.jobs.summary import summarise
 from rote.models.base import ModelIdentity
 from rote.models.tokenizer import load_tokenizer
 from rote.scheme import Scheme
-from rote.store.files import FORMAT, digest
-from rote.store.manifest import Manifest, NearSearch, ScannedWindows, Source, made_with, now
+from rote.store.files import FORMAT, digest, now
+from rote.store.manifest import Manifest, NearSearch, ScannedWindows, Source, made_with
 from rote.store.run import add_shard, begin, finish
 from rote.store.table import CandidateColumns, NearColumns, ShardFacts
 from rote.tokens import Example
@@ -61,7 +61,8 @@ def make_run(folder: Path, text: str, tokenizer: Any, *, near: bool, seed: int =
         format=FORMAT, kind="scan", created=now(), model=MODEL,
         source=Source(name="books.txt", sha256=digest(text), characters=len(text)),
         windows=ScannedWindows(prefix=50, suffix=50, stride=10), dropped=0, schemes=[str(Scheme())], tau=0.001,
-        stop_early=False, batch_size="auto", batch_tokens=None, near=NEAR if near else None, shard_examples=SHARD,
+        stop_early=False, batch_size="auto", batch_tokens=None, near=NEAR if near else None, logit_tolerance=0.0005,
+        shard_examples=SHARD,
         shards=math.ceil(len(examples) / SHARD), versions=made_with(),
     )  # fmt: skip
     begin(folder, manifest, content={"text.txt": text.encode()})
@@ -72,7 +73,7 @@ def make_run(folder: Path, text: str, tokenizer: Any, *, near: bool, seed: int =
         extra = [_near(example, found, text) for example, found in zip(part, results, strict=True)] if near else []
         add_shard(folder, index, part, results, ShardFacts(seconds=1.0, warnings=[]), extra)
     run = Run(folder)
-    finish(folder, summarise(run, 0.0005, tokenizer))
+    finish(folder, summarise(manifest, run.scores, run.facts()))
     return run
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rote.jobs.show import show
     from rote.jobs.spots import spots
     from rote.jobs.sweep import sweep
+    from rote.jobs.verify import verify
     from rote.models.base import (
         GeneratingModel,
         LogitModel,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from rote.report.text.passage import ShownPassage
     from rote.report.text.spots import Spots
     from rote.scheme import GREEDY, Scheme
+    from rote.store.verification import Verification
     from rote.tokens import Example
 
 _HOME = {
@@ -80,6 +82,7 @@ _HOME = {
     "TargetScores": "rote.decoding",
     "TokenModel": "rote.models.base",
     "Verbatim": "rote.extraction.verbatim",
+    "Verification": "rote.store.verification",
     "Windows": "rote.corpus.windows",
     "Writing": "rote.extraction.text.writing",
     "at_least_once": "rote.odds",
@@ -102,6 +105,7 @@ _HOME = {
     "spots": "rote.jobs.spots",
     "sweep": "rote.jobs.sweep",
     "verbatim": "rote.extraction.verbatim",
+    "verify": "rote.jobs.verify",
     "windows": "rote.corpus.windows",
 }
 
@@ -136,6 +140,7 @@ __all__ = [
     "TargetScores",
     "TokenModel",
     "Verbatim",
+    "Verification",
     "Windows",
     "Writing",
     "at_least_once",
@@ -158,6 +163,7 @@ __all__ = [
     "spots",
     "sweep",
     "verbatim",
+    "verify",
     "windows",
 ]
 

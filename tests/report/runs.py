@@ -64,6 +64,7 @@ def manifest(
         batch_size="auto",
         batch_tokens=None,
         near=near,
+        logit_tolerance=5e-4,
         shard_examples=scores.height,
         shards=1,
         sampling=sampling,

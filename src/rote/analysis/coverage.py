@@ -210,12 +210,15 @@ def longest(scores: pl.DataFrame, thresholds: Sequence[float] = (0.01, 0.1, 0.5,
 
 
 def _longest(scores: pl.DataFrame, tokens: int, log_prob: float, row: int, exact: bool) -> Longest:
+    own = {name: scores[name][row] for name in ("start", "suffix_start", "token_ends") if name in scores.columns}
+    start, ends = own.get("suffix_start"), own.get("token_ends")
     return Longest(
         tokens=tokens,
         log_prob=log_prob,
         example_id=scores["example_id"][row],
-        start=scores["start"][row] if "start" in scores.columns else None,
-        suffix_start=scores["suffix_start"][row] if "suffix_start" in scores.columns else None,
+        start=own.get("start"),
+        suffix_start=start,
+        suffix_end=None if start is None or ends is None else start + ends[tokens - 1],
         exact=exact,
     )
 

@@ -70,7 +70,10 @@ class Command:
     def _call(self, values: dict[str, Any]) -> None:
         as_json, debug = values.pop("as_json"), values.pop("debug")
         try:
-            self._print(*self._result(values), as_json=as_json)
+            result, asked = self._result(values)
+            self._print(result, asked, as_json=as_json)
+            if not getattr(result, "verified", True):
+                sys.exit(1)
         except KeyboardInterrupt as stop:
             left = getattr(stop, "__notes__", ["nothing was written. Run the same command again."])[-1]
             messages.print(f"stopped: {escape(left)}", soft_wrap=True)
@@ -188,15 +191,16 @@ def _load(known: tuple[Item, ...], given: Mapping[Item, Any], asked: dict[str, A
     for item, path in given.items():  # before the minute that loading a model may take
         if isinstance(path, Path) and item.name != "out" and not path.exists():
             raise InputError(f"{path}: there is no such file or folder. Check the path.")
-    if "run" not in asked:
+    held = asked.get("run", asked.get("evidence"))
+    if held is None:
         chosen = "bundled" if name is None else name
         with messages.status(f"loading {escape(chosen)}"):
             asked["model"] = rote.load(chosen, rote.ModelOptions(**own))
-    elif name is not None or own:
-        was = asked["run"].model_options
+    elif (name is not None or own) and held.intact:
+        was = held.model_options
         options = replace(was if name is None else replace(was, revision=None), **own)
         with messages.status("loading the model"):
-            asked["model"] = asked["run"].load_model(name, options)
+            asked["model"] = held.load_model(name, options)
 
 
 def content_of(result: Any) -> Any:

@@ -52,6 +52,10 @@ class Item:
         """Of a folder: what it holds."""
         if not self.positional or not _holds_results(self.hint) or isinstance(value, list):
             return value
+        if self.name == "evidence":
+            from rote.jobs.evidence import Evidence
+
+            return Evidence(value)
         return rote.Run.open(value) if self.name == "run" else rote.open(value)
 
     def __hash__(self) -> int:
@@ -76,7 +80,7 @@ def _items(job: Callable[..., Any]) -> Iterator[Item]:
         name, hint, default = parameter.name, hints[parameter.name], parameter.default
         option, group = _option(hint), _group(hint, default)
         if name == "model":
-            yield from _model(of_a_run=default is None)
+            yield from _model(of_a_run=default is None, needed="evidence" not in hints)
             continue
         if option is not None:  # of a group: as --near, without which nothing of it is wanted
             positional = parameter.kind is Parameter.POSITIONAL_OR_KEYWORD and not option.flag
@@ -85,10 +89,10 @@ def _items(job: Callable[..., Any]) -> Iterator[Item]:
             yield from _fields(name, group)
 
 
-def _model(of_a_run: bool) -> Iterator[Item]:
+def _model(of_a_run: bool, needed: bool) -> Iterator[Item]:
     option = _option(get_type_hints(rote.load, include_extras=True)["name"])
     assert option is not None
-    was = Option(option.help, option.flag, default="the run's" if of_a_run else "bundled")
+    was = Option(option.help, option.flag, default="none" if not needed else "the run's" if of_a_run else "bundled")
     yield Item("name", "model", str, was, None, group=rote.ModelOptions())
     for item in _fields("model", rote.ModelOptions()):
         own = of_a_run and item.name in ("dtype", "revision", "bos")

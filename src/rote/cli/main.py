@@ -25,6 +25,7 @@ from rote.cli import (
     show,
     spots,
     sweep,
+    verify,
 )  # fmt: skip
 from rote.cli.command import Command, flags_as_flags
 from rote.cli.screen import interrupted_by, leave, messages
@@ -33,7 +34,7 @@ from rote.errors import RoteError
 COMMANDS = {
     "Look at a text": (scan.scan, show.show, spots.spots, longer.longer, reconstruct.reconstruct),
     "Look at a corpus": (rate.rate, score.score, sweep.sweep),
-    "Be sure": (check.check, compare.compare),
+    "Be sure": (check.check, compare.compare, verify.verify),
     "Show it": (report.report, figures.figures, export.export, doctor.doctor),
 }
 """By what people come for, and in the order in which they come to need them."""

@@ -38,7 +38,7 @@ def progress() -> Iterator[Any]:
         names = {"places": "looking for places", "windows": "cutting windows", "scored": "scoring"}
         names |= {"listed": "going through the corpus", "drawn": "drawing examples", "generated": "generating"}
         names |= {"compared": "comparing with the truth", "exported": "exporting", "figures": "drawing"}
-        names |= {"page": "writing the page", "loaded": "loading the model"}
+        names |= {"page": "writing the page", "loaded": "loading the model", "packed": "packing"}
 
         def tell(what: str, done: int, total: int) -> None:
             if what not in tasks:
@@ -84,7 +84,7 @@ def print_summary(run: Run, console: Console | None = None) -> None:
     if strongest := passages(view):
         out.print()
         print_passages(out, strongest, apart=view.scanned)
-    print_places(out, report=run.folder / "report.html", table=run.folder / "scores")
+    print_places(out, report=run.folder / "report.html", table=run.folder / "scores", seal=run.seal.id)
 
 
 def print_places(out: Console, **places: Path | str) -> None:

@@ -19,6 +19,8 @@ SPLIT = Windows()
 
 SPANS = ("start", "suffix_start", "suffix_end")
 KNOWN_METADATA = ("repetitions", "split")
+SHOWN = ("prefix_text", "suffix_text")
+"""What a run's own examples.jsonl has beside the token ids, for the reader: it may be scored again as it is."""
 KEYS = ("id", "prefix", "suffix", "text", *SPANS, *KNOWN_METADATA, "metadata")
 SHAPES = '{"prefix": [token ids], "suffix": [token ids]} or {"text": "..."}'
 MARKS = (  # UTF-32 first: its little-endian mark starts with UTF-16's
@@ -262,7 +264,7 @@ def _example(
     suffix: int | None,
     longer: bool,
 ) -> Example:
-    unknown = [key for key in record if key not in KEYS]
+    unknown = [key for key in record if key not in KEYS and not (key in SHOWN and "prefix" in record)]
     if unknown:
         _fail(where, f"unknown key {unknown[0]!r}. The keys are {', '.join(KEYS)}; put anything else under metadata.")
     name = _id(record.get("id", default_id), where)

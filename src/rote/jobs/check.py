@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import polars as pl
 
 from rote.analysis.empirical import Agreement, agreement, smallest_of, spread_over
-from rote.corpus.windows import Windows, windows
-from rote.errors import InputError, RunError, argument
+from rote.errors import InputError, argument
 from rote.extraction.generations import generations
 from rote.frames import FrameKind, frame_of
 from rote.jobs.open import RunLike, as_run
@@ -21,8 +20,6 @@ from rote.progress import Progress, quiet
 from rote.report.text.cards import checked_card, checked_headline
 from rote.scheme import GREEDY, Scheme, label_of
 from rote.store.manifest import Source, refuse_other_model
-from rote.store.run import StoredRun
-from rote.tokens import Example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +119,7 @@ def check(
     )  # fmt: skip
     rows = given.rows(label)
     chosen = _chosen(rows, examples, passages, samples)
-    made = _examples(given, model.tokenizer, chosen)
+    made = given.cut(chosen, model.tokenizer)
     results = []
     for number, (row, example) in enumerate(zip(chosen.iter_rows(named=True), made, strict=True)):
         hits, kept = 0, list[CheckedOutput]()
@@ -182,18 +179,3 @@ def _chosen(rows: pl.DataFrame, asked: Sequence[str], passages: int, samples: in
             f"generations could tell something; take more {argument('samples')}, or name some {argument('examples')}."
         )
     return whole[picked]
-
-
-def _examples(run: StoredRun, tokenizer: Any, rows: pl.DataFrame) -> list[Example]:
-    """The rows' examples: as stored, or cut from the text again, which must be the one that was scanned."""
-    cut, text = run.manifest.windows, run.text
-    if cut is None:
-        stored = {entry.id: entry for entry in run.examples}
-        return [Example(name, tuple(stored[name].prefix), tuple(stored[name].suffix)) for name in rows["example_id"]]
-    if text is None:
-        raise RunError(f"{run.folder / 'text.txt'} is gone; run the scan again to restore it.")
-    examples = []
-    for name, start in rows.select("example_id", "start").iter_rows():
-        one = windows(text[start:], tokenizer, Windows(cut.prefix, cut.suffix, len(text)))[0]
-        examples.append(Example(name, one.prefix, one.suffix))
-    return examples

@@ -18,11 +18,11 @@ from rote.analysis.coverage import coverage
 from rote.analysis.groups import documents_of, sampled_rates, with_origin
 from rote.analysis.near.rates import near_rates
 from rote.analysis.rates import rates
+from rote.analysis.summary import THRESHOLDS
 from rote.errors import InputError, RunError
 from rote.frames import FrameKind, frame_of
-from rote.jobs.open import RunLike, as_run, several
+from rote.jobs.open import Run, RunLike, as_run, several
 from rote.jobs.report import write_page
-from rote.jobs.summary import THRESHOLDS
 from rote.options import Option, folder_of, require_tau, require_whole, typed_path
 from rote.report.figures.comparison import run_label
 from rote.report.page.comparison import render_comparison
@@ -43,7 +43,7 @@ from rote.store.comparison import (
 )
 from rote.store.files import FORMAT, plain, pretty
 from rote.store.manifest import Manifest
-from rote.store.run import Finished, Passages, StoredRun
+from rote.store.run import Finished, Passages
 
 MOST = 20
 """Runs that can be compared at once: each has a letter, and a page with more could not be read."""
@@ -59,7 +59,7 @@ class Side:
     """One run under one of its schemes, and the letter it goes by."""
 
     key: str
-    run: StoredRun
+    run: Run
     scheme: str
 
     @property
@@ -212,7 +212,7 @@ def open_sides(given: RunLike | Sequence[RunLike]) -> list[Side]:
     return [Side(key, run, scheme) for key, (run, scheme) in zip(string.ascii_uppercase, named, strict=False)]
 
 
-def refuse_incomparable(runs: Sequence[StoredRun]) -> None:
+def refuse_incomparable(runs: Sequence[Run]) -> None:
     """Raise an InputError that names every field in which a run's passages differ from the first run's."""
     first = runs[0]
     problems = [problem for run in runs[1:] for problem in _different_passages(first, run)]
@@ -224,7 +224,7 @@ def refuse_incomparable(runs: Sequence[StoredRun]) -> None:
         )
 
 
-def _different_passages(first: StoredRun, other: StoredRun) -> Iterator[str]:
+def _different_passages(first: Run, other: Run) -> Iterator[str]:
     one, two = dict(_passage_fields(first.manifest)), dict(_passage_fields(other.manifest))
     for field in one | two:
         if one.get(field) == two.get(field):
@@ -248,13 +248,13 @@ def _passage_fields(manifest: Manifest) -> Iterator[tuple[str, Any]]:
             yield f"windows.{name}", value
 
 
-def _value(run: StoredRun, field: str, value: Any) -> str:
+def _value(run: Run, field: str, value: Any) -> str:
     if field == "source.sha256":
         return f"{value[:16]}… ({run.manifest.source.name})"
     return "nothing" if value is None else repr(value)
 
 
-def _same_examples(first: StoredRun, other: StoredRun) -> bool:
+def _same_examples(first: Run, other: Run) -> bool:
     """Whether two score runs with different tokenizers hold the same texts under the same ids.
 
     Their tokens differ, and so does where a text of more than prefix + suffix tokens is cut off: of two texts that are
@@ -318,6 +318,7 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> ComparedRun:
             bos_token=model.bos_token,
         ),
         versions=side.manifest.versions,
+        seal=side.run.seal.id,
         scheme=side.scheme,
         stop_early=side.manifest.stop_early,
         examples=rows.height,

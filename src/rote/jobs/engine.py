@@ -11,16 +11,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rote.analysis.summary import summarise
 from rote.errors import InputError, argument
 from rote.extraction.near.options import Near
 from rote.jobs.open import Run
-from rote.jobs.summary import summarise
 from rote.models.base import LogitModel, ScoringModel, TokenModel, with_logits
 from rote.options import BatchSize, folder_of, require_flag, require_kind, require_tau, settle
 from rote.progress import Progress, stopping
 from rote.scheme import Scheme
-from rote.store.files import FORMAT, locked
-from rote.store.manifest import Manifest, NearSearch, Sampling, ScannedWindows, Source, SweptLengths, made_with, now
+from rote.store.files import FORMAT, locked, now
+from rote.store.manifest import Manifest, NearSearch, Sampling, ScannedWindows, Source, SweptLengths, made_with
 from rote.store.open import open_run
 from rote.store.run import add_shard, begin, finish, has_shard
 from rote.store.table import CandidateColumns, NearColumns, ShardFacts
@@ -138,6 +138,7 @@ def manifest_of(
         batch_size=job.batch_size,
         batch_tokens=_batch_tokens(job),
         near=None if near is None else NearSearch(**asdict(near), memory_positions=_searchable(model).memory_positions),
+        logit_tolerance=model.logit_tolerance,
         shard_examples=size,
         shards=math.ceil(len(job.examples) / size),
         sampling=sampling,
@@ -171,7 +172,7 @@ def complete(folder: Path, manifest: Manifest, content: Mapping[str, bytes], job
                 _score_shard(folder, index, part, job, _from(tell, index * size, total))
             tell("scored", index * size + len(part), total)
         run = Run(folder)
-        finish(folder, summarise(run, job.model.logit_tolerance, job.model.tokenizer))
+        finish(folder, summarise(manifest, run.scores, run.facts()))
         run.report(progress=tell)
     return run
 

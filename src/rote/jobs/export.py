@@ -15,19 +15,16 @@ import pyarrow.parquet as pq
 
 from rote.errors import InputError, RunError, argument
 from rote.frames import FrameKind, frame_of, require_frame
+from rote.jobs.open import Handle, Reconstruction, Run, SavedComparison, Sweep, as_handle
 from rote.options import Option, folder_of, require_known, typed_path
 from rote.progress import Progress, quiet, stopping
 from rote.report.export.harness import Samples, file_date, folder_name, results, tasks
 from rote.report.export.rows import Kind, as_csv, as_jsonl, metadata_kinds, score_rows, sweep_rows
 from rote.scheme import label_of
-from rote.store.comparison import StoredComparison
 from rote.store.files import make_folder, whole_file, write_whole
-from rote.store.open import Folder, Stored, as_stored
-from rote.store.reconstruction import StoredReconstruction
-from rote.store.run import StoredRun
-from rote.store.sweep import StoredSweep
+from rote.store.open import Folder
 
-Format = Literal["csv", "jsonl", "parquet", "lm-eval"]
+Format = Literal["csv", "jsonl", "parquet", "lm-eval", "evidence"]
 NO_TABLE = (
     "{} holds a reconstruction, which has no table of scores. Load its files as they are: generated.txt is the text, "
     "chunks.jsonl has a line per step, diff.jsonl one per stretch that differs from the truth."
@@ -58,7 +55,7 @@ def export(
         Option(
             "The file; for lm-eval a folder.",
             "--out/-o",
-            default="DIR/export.csv and so on, DIR/lm-eval",
+            default="DIR/export.csv and so on, DIR/lm-eval, DIR/evidence.zip",
             parse=typed_path,
         ),
     ] = None,
@@ -68,22 +65,25 @@ def export(
     """Write the results of a finished run, a sweep or a comparison for other programs.
 
     `out` is a file, `folder`/export.FORMAT unless given; for "lm-eval" a folder, `folder`/lm-eval unless given.
+    "evidence" is the run itself in one file, `folder`/evidence.zip unless given, for `rote.verify`.
     `scheme` is one of the run's schemes, as the run names it, or "all".
     """
     require_known("to", to, get_args(Format))
     with stopping(lambda: "nothing was written. Run the same command again."):
-        return _exported(as_stored(folder), to, out, scheme, progress or quiet)
+        return _exported(as_handle(folder), to, out, scheme, progress or quiet)
 
 
-def _exported(stored: Stored, to: Format, out: str | Path | None, scheme: str, tell: Progress) -> Exported:
+def _exported(stored: Handle, to: Format, out: str | Path | None, scheme: str, tell: Progress) -> Exported:
     match stored:
-        case StoredSweep() | StoredComparison():
+        case Sweep() | SavedComparison():
             return _export_table(stored, to, out, scheme)
-        case StoredReconstruction():
+        case Reconstruction():
             raise RunError(NO_TABLE.format(stored.folder))
-        case StoredRun():
+        case Run():
             chosen = _schemes(stored.folder, stored.manifest.schemes, scheme)
             total = stored.summary.examples * len(chosen)  # and refuses a run that is unfinished
+            if to == "evidence":
+                return _export_evidence(stored, out, scheme, tell)
             if to == "lm-eval":
                 return _export_harness(stored, Path(out or stored.folder / "lm-eval"), chosen, tell, total)
             return _export_run(stored, to, out, chosen, tell, total)
@@ -92,32 +92,30 @@ def _exported(stored: Stored, to: Format, out: str | Path | None, scheme: str, t
 def frame(folder: Folder, kind: FrameKind = "polars", *, scheme: str = "all") -> Any:
     """The table that `export` writes, as a polars.DataFrame or a pandas.DataFrame."""
     require_frame(kind)
-    return frame_of(_frame(as_stored(folder), scheme), kind)
+    return frame_of(_frame(as_handle(folder), scheme), kind)
 
 
-def _frame(stored: Stored, scheme: str) -> pl.DataFrame:
+def _frame(stored: Handle, scheme: str) -> pl.DataFrame:
     match stored:
-        case StoredRun():
+        case Run():
             chosen = _schemes(stored.folder, stored.manifest.schemes, scheme)
             _ = stored.summary  # refuses a run that is unfinished
             return pl.concat(_tables(stored, chosen, _metadata_kinds(stored), quiet))
-        case StoredSweep() | StoredComparison():
+        case Sweep() | SavedComparison():
             return _table(stored, scheme)
-        case StoredReconstruction():
+        case Reconstruction():
             raise RunError(NO_TABLE.format(stored.folder))
 
 
 def _export_run(
-    run: StoredRun, to: Format, out: str | Path | None, chosen: Sequence[str], tell: Progress, total: int
+    run: Run, to: Format, out: str | Path | None, chosen: Sequence[str], tell: Progress, total: int
 ) -> Exported:
     kinds, path = _metadata_kinds(run), _target(run.folder, to, out)
     rows, nul = _write(path, to, _tables(run, chosen, kinds, lambda what, done, of: tell(what, done, total)))
     return Exported((path,), rows, nul, metadata_kept_whole=kinds is None)
 
 
-def _tables(
-    run: StoredRun, chosen: Sequence[str], kinds: dict[str, Kind] | None, tell: Progress
-) -> Iterator[pl.DataFrame]:
+def _tables(run: Run, chosen: Sequence[str], kinds: dict[str, Kind] | None, tell: Progress) -> Iterator[pl.DataFrame]:
     """The rows of a run, shard by shard, for people to read."""
     passages, done = run.texts, 0
     for part in run.parts():
@@ -136,23 +134,23 @@ def _schemes(folder: Path, known: Sequence[str], asked: str) -> list[str]:
     return [label]
 
 
-def _metadata_kinds(run: StoredRun) -> dict[str, Kind] | None:
+def _metadata_kinds(run: Run) -> dict[str, Kind] | None:
     return metadata_kinds(text for part in run.parts() for text in part["metadata"].unique(maintain_order=True))
 
 
-def _export_table(stored: StoredSweep | StoredComparison, to: Format, out: str | Path | None, scheme: str) -> Exported:
+def _export_table(stored: Sweep | SavedComparison, to: Format, out: str | Path | None, scheme: str) -> Exported:
     """The table of a sweep or of a comparison."""
     folder = stored.folder
-    if to == "lm-eval":
-        raise InputError(f"{folder} holds no run but a table about several; export one of its runs to lm-eval.")
+    if to in ("lm-eval", "evidence"):
+        raise InputError(f"{folder} holds no run but a table about several; export one of its runs to {to}.")
     table, path = _table(stored, scheme), _target(folder, to, out)
     rows, nul = _write(path, to, iter([table]))
     return Exported((path,), rows, nul)
 
 
-def _table(stored: StoredSweep | StoredComparison, scheme: str) -> pl.DataFrame:
+def _table(stored: Sweep | SavedComparison, scheme: str) -> pl.DataFrame:
     folder = stored.folder
-    if isinstance(stored, StoredSweep):
+    if isinstance(stored, Sweep):
         table = sweep_rows(stored.result)
         known = list(dict.fromkeys(table["scheme"]))
         return table.filter(pl.col("scheme").is_in(_schemes(folder, known, scheme)))
@@ -164,7 +162,7 @@ def _table(stored: StoredSweep | StoredComparison, scheme: str) -> pl.DataFrame:
 
 def _target(folder: Path, to: Format, out: str | Path | None) -> Path:
     """Where the file goes. Nothing that belongs to the run is written over."""
-    default = folder / f"export.{to}"
+    default = folder / ("evidence.zip" if to == "evidence" else f"export.{to}")
     path = default if out is None else folder_of(out)
     if path.is_dir():
         raise InputError(
@@ -216,7 +214,18 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _export_harness(run: StoredRun, out: Path, schemes: Sequence[str], tell: Progress, total: int) -> Exported:
+def _export_evidence(run: Run, out: str | Path | None, scheme: str, tell: Progress) -> Exported:
+    """All of the run: what it is sealed with, its page, and how to make it again."""
+    from rote.jobs.evidence import pack
+
+    if scheme != "all":
+        raise InputError(f"evidence holds the whole run: {argument('scheme')} does not apply; leave it out.")
+    path = _target(run.folder, "evidence", out)
+    pack(run, path, tell)
+    return Exported((path,), run.scores.height)
+
+
+def _export_harness(run: Run, out: Path, schemes: Sequence[str], tell: Progress, total: int) -> Exported:
     """The folder that lm-evaluation-harness writes: OUT/MODEL with results_DATE.json and samples_TASK_DATE.jsonl."""
     manifest, passages = run.manifest, run.texts
     folder = out / folder_name(manifest.model.name)

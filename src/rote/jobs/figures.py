@@ -10,7 +10,7 @@ from typing import Annotated, get_args
 import polars as pl
 
 from rote.errors import InputError, RunError, argument
-from rote.jobs.open import several
+from rote.jobs.open import Handle, Reconstruction, Run, SavedComparison, Sweep, as_handle, several
 from rote.options import Option, folder_of, require_known, typed_path
 from rote.progress import Progress, quiet, stopping
 from rote.report.figures.comparison import COMPARISON_FIGURES, comparison_figures
@@ -20,12 +20,9 @@ from rote.report.figures.reconstruction import RECONSTRUCTION_FIGURES, reconstru
 from rote.report.figures.run import RUN_FIGURES, run_figures
 from rote.report.figures.sweep import SWEEP_FIGURES, sweep_figures
 from rote.scheme import label_of
-from rote.store.comparison import ComparedRun, StoredComparison
+from rote.store.comparison import ComparedRun
 from rote.store.files import make_folder, write_whole
-from rote.store.open import Folder, Stored, as_stored, kind_of
-from rote.store.reconstruction import StoredReconstruction
-from rote.store.run import StoredRun
-from rote.store.sweep import StoredSweep
+from rote.store.open import Folder, kind_of
 
 _UNUSED = ("token_log_probs", "base_log_probs", "ranks", "token_ends", "candidates")  # most of a table's size
 
@@ -70,7 +67,7 @@ def figures(
     for name, value, known in (("format", format, FileFormat), ("style", style, Style)):
         require_known(name, value, get_args(known))
     require_matplotlib()
-    every = [as_stored(one) for one in several(folders)]
+    every = [as_handle(one) for one in several(folders)]
     targets = _targets([stored.folder for stored in every], None if out is None else folder_of(out))
     with stopping(lambda: "what is drawn already is kept. Run the same command again for the rest."):
         return [
@@ -97,7 +94,7 @@ def _targets(folders: Sequence[Path], out: Path | None) -> list[Path]:
 
 
 def _drawn(
-    stored: Stored, target: Path, format: FileFormat, style: Style, scheme: str | None, tell: Progress
+    stored: Handle, target: Path, format: FileFormat, style: Style, scheme: str | None, tell: Progress
 ) -> DrawnFigures:
     made, known_figures = _figures(stored, scheme)
     if (target / "manifest.json").exists() or (target / "comparison.json").exists():
@@ -118,23 +115,23 @@ def _drawn(
     return DrawnFigures(target, tuple(written), captions, absent)
 
 
-def _figures(stored: Stored, scheme: str | None) -> tuple[list[Figure], Mapping[str, str]]:
+def _figures(stored: Handle, scheme: str | None) -> tuple[list[Figure], Mapping[str, str]]:
     """The figures of what a folder holds, and all that such a folder can have."""
-    if scheme is not None and not isinstance(stored, StoredRun):
+    if scheme is not None and not isinstance(stored, Run):
         kind = kind_of(stored.folder)
         raise InputError(f"{stored.folder} holds a {kind}: {argument('scheme')} does not apply to it; leave it out.")
     match stored:
-        case StoredComparison():
+        case SavedComparison():
             return _comparison_figures(stored), COMPARISON_FIGURES
-        case StoredSweep(result=sweep):
+        case Sweep(result=sweep):
             return sweep_figures(sweep), SWEEP_FIGURES
-        case StoredReconstruction(manifest=manifest, summary=summary):
+        case Reconstruction(manifest=manifest, summary=summary):
             return reconstruction_figures(manifest, summary), RECONSTRUCTION_FIGURES
-        case StoredRun():
+        case Run():
             return _run_figures(stored, scheme), RUN_FIGURES
 
 
-def _run_figures(run: StoredRun, scheme: str | None) -> list[Figure]:
+def _run_figures(run: Run, scheme: str | None) -> list[Figure]:
     schemes, finished = run.manifest.schemes, run.finished
     chosen = schemes[0] if scheme is None else label_of(scheme)
     if chosen not in schemes:
@@ -144,7 +141,7 @@ def _run_figures(run: StoredRun, scheme: str | None) -> list[Figure]:
     return run_figures(finished, rows)
 
 
-def _comparison_figures(stored: StoredComparison) -> list[Figure]:
+def _comparison_figures(stored: SavedComparison) -> list[Figure]:
     """From each run's rows of the passages that all have, as far as the comparison's own files tell."""
     result, table = stored.result, stored.differences
     try:

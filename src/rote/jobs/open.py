@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rote.errors import InputError, RoteError, argument
+import polars as pl
+
+from rote.analysis.summary import summarise
+from rote.corpus.windows import plain_backend, windows_at
+from rote.errors import InputError, RoteError, RunError, argument
 from rote.frames import FrameKind
 from rote.models.base import LogitModel, ModelOptions, load
 from rote.progress import Progress
@@ -16,8 +21,10 @@ from rote.store import open as stores
 from rote.store.comparison import StoredComparison
 from rote.store.manifest import refuse_other_model
 from rote.store.reconstruction import StoredReconstruction
-from rote.store.run import StoredRun
-from rote.store.sweep import StoredSweep
+from rote.store.run import Finished, RunView, StoredRun
+from rote.store.summary import Summary
+from rote.store.sweep import StoredSweep, part
+from rote.tokens import Example
 
 if TYPE_CHECKING:
     from rote.jobs.export import Exported, Format
@@ -101,6 +108,29 @@ class _Handle(ABC):
 class Run(_Handle, StoredRun):
     """A run: scanned windows or scored examples. `scores` has one row per example and scheme."""
 
+    @cached_property
+    def summary(self) -> Summary:
+        """What the run came to, worked out from its rows. One that has not ended, or was changed since, is refused."""
+        _ = self.seal
+        return summarise(self.manifest, self.scores, self.facts())
+
+    @property
+    def finished(self) -> Finished:
+        """A finished run without its rows."""
+        return Finished(manifest=self.manifest, summary=self.summary, seal=self.seal.id)
+
+    @cached_property
+    def view(self) -> RunView:
+        """All of a finished run."""
+        return RunView(
+            folder=self.folder,
+            manifest=self.manifest,
+            summary=self.summary,
+            seal=self.seal.id,
+            scores=self.scores,
+            texts=self.texts,
+        )
+
     @classmethod
     def open(cls, folder: str | Path) -> Run:
         """A finished or unfinished run; anything else is an error that says what it is."""
@@ -112,10 +142,28 @@ class Run(_Handle, StoredRun):
         return run_card(self.view)
 
     @property
+    def intact(self) -> bool:
+        """Whether it can be read at all: what does not fit its seal was refused when it was opened."""
+        return True
+
+    @property
     def model_options(self) -> ModelOptions:
         """How to load its model so that the same numbers come out: dtype, revision and BOS as they were."""
         was = self.manifest.model
         return ModelOptions(dtype=was.dtype, revision=was.revision, bos=was.bos)  # type: ignore[arg-type]
+
+    def cut(self, rows: pl.DataFrame, tokenizer: Any) -> list[Example]:
+        """The rows' examples: as stored, or cut from the text again, with their places."""
+        cut, text = self.manifest.windows, self.texts.text
+        if cut is None or text is None:
+            stored = {entry.id: entry for entry in self.examples}
+            ids = [(name, stored[name]) for name in rows["example_id"]]
+            return [Example(name, tuple(entry.prefix), tuple(entry.suffix)) for name, entry in ids]
+        backend = plain_backend(tokenizer)
+        made = windows_at(text, backend, rows["start"].to_list(), prefix=cut.prefix, suffix=cut.suffix, shared={})
+        if len(made) < rows.height:
+            raise RunError(f"not all windows of {self.folder} can be cut from its text again with this tokenizer.")
+        return made
 
     def load_model(self, name: str | Path | None = None, options: ModelOptions | None = None) -> LogitModel:
         """The model that the run was made with, from where it was, or from `name`: then it may be another."""
@@ -130,6 +178,14 @@ class Run(_Handle, StoredRun):
 @dataclass(frozen=True)
 class Sweep(_Handle, StoredSweep):
     """A sweep over schemes, prompt lengths and suffix lengths; `result` is sweep.json."""
+
+    def runs(self) -> Mapping[str, Finished]:
+        """Its runs without their rows, by folder name."""
+        runs = [Run(self.folder / part(length)) for length in self.result.lengths.prefix]
+        for run in runs:
+            if not (run.folder / "manifest.json").is_file():
+                raise RunError(f"{run.folder}, a run of this sweep, is not there. Run the command that made it again.")
+        return {run.folder.name: run.finished for run in runs}
 
     def _card(self) -> str:
         from rote.report.text.cards import sweep_card
@@ -157,7 +213,15 @@ class Reconstruction(_Handle, StoredReconstruction):
         return reconstruction_card(self.manifest, self.summary)
 
 
-def open(folder: str | Path) -> Run | Sweep | SavedComparison | Reconstruction:
+Handle = Run | Sweep | SavedComparison | Reconstruction
+
+
+def as_handle(given: stores.Folder) -> Handle:
+    """What a folder holds; what was opened already keeps what it has read."""
+    return given if isinstance(given, Handle) else open(stores.path_of(given))
+
+
+def open(folder: str | Path) -> Handle:
     """What a folder holds, finished or not: a run, a sweep, a comparison or a reconstruction."""
     match stores.open(stores.path_of(folder)):
         case StoredRun(folder=path):

@@ -20,8 +20,8 @@ from rote.jobs.report import report_reconstruction
 from rote.models.base import LogitModel, with_logits
 from rote.options import Option, require_kind, typed_path
 from rote.progress import Progress, quiet, stopping
-from rote.store.files import FORMAT, digest, line, locked, pretty, write_whole
-from rote.store.manifest import ReconstructionManifest, Source, made_with, now
+from rote.store.files import FORMAT, digest, line, locked, now, write_whole
+from rote.store.manifest import ReconstructionManifest, Source, made_with
 from rote.store.reconstruction import (
     Break,
     DiffLine,
@@ -33,6 +33,7 @@ from rote.store.reconstruction import (
     Truth,
     add_chunk,
     begin,
+    finish,
     stored_chunk,
 )
 
@@ -113,6 +114,7 @@ def _reconstructed(
         similarity(truth, start, seed=start)  # refuses a truth that cannot be compared with before anything is written
     written = Reconstruction(folder)
     with locked(written.folder):
+        truth_name = truth_name or _name_before(written)
         begin(written.folder, manifest, Seed(text=_decode(model.tokenizer, ids), tokens=ids))
         if truth is not None:
             write_whole(written.folder / "truth.txt", truth.encode())
@@ -161,7 +163,7 @@ def _decode(tokenizer: Any, tokens: Sequence[int]) -> str:
     return str(tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
-def _finish(written: Reconstruction, model: LogitModel, truth_name: str | None) -> None:
+def _finish(written: Reconstruction, model: LogitModel, truth_name: str) -> None:
     """Write the text, its comparison with the truth, the summary and the report."""
     text = _decode(model.tokenizer, written.tokens())
     write_whole(written.folder / "generated.txt", text.encode("utf-8", "surrogatepass"))
@@ -173,9 +175,8 @@ def _finish(written: Reconstruction, model: LogitModel, truth_name: str | None) 
         )
     known = None
     if truth is not None:
-        name = _name_before(written) if truth_name is None else truth_name
-        known = Truth(name=name, sha256=digest(truth), characters=len(truth))
-    write_whole(written.folder / "summary.json", pretty(summarise(written, text, known, compared)))
+        known = Truth(name=truth_name, sha256=digest(truth), characters=len(truth))
+    finish(written.folder, summarise(written, text, known, compared))
     report_reconstruction(written, compared)
 
 

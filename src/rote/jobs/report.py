@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Annotated
 
 from rote.analysis.similarity import Similarity, similarity
+from rote.jobs.open import Reconstruction, Run, SavedComparison, Sweep, as_handle
 from rote.options import Option
 from rote.progress import Progress, quiet
 from rote.report.page.reconstruction import render_reconstruction
 from rote.report.page.run import render_run
 from rote.report.page.sweep import render_sweep
-from rote.store.comparison import StoredComparison
 from rote.store.files import write_whole
-from rote.store.open import Folder, as_stored
+from rote.store.open import Folder
 from rote.store.reconstruction import StoredReconstruction
-from rote.store.run import StoredRun
-from rote.store.sweep import StoredSweep
 
 
 def report(
@@ -26,16 +24,16 @@ def report(
 ) -> Path:
     """Write report.html anew from what a folder holds, and return its path."""
     tell = progress or quiet
-    match stored := as_stored(folder):
-        case StoredRun():
+    match stored := as_handle(folder):
+        case Run():
             return write_page(stored.folder, render_run(stored.view, tell))
-        case StoredSweep():
+        case Sweep():
             return write_page(stored.folder, render_sweep(stored.result, stored.runs()))
-        case StoredReconstruction():
+        case Reconstruction():
             truth = stored.truth if stored.summary.truth else None  # an unfinished one is refused by its summary
             compared = None if truth is None else similarity(truth, stored.text, seed=stored.seed)
             return report_reconstruction(stored, compared)
-        case StoredComparison():
+        case SavedComparison():
             from rote.jobs.compare import compare_again
 
             return write_page(stored.folder, compare_again(stored).page())

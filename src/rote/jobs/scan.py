@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from rote.analysis.summary import THRESHOLDS
 from rote.corpus.formats import Text, as_text
 from rote.corpus.windows import Regions, Windows, window_starts
 from rote.corpus.windows import windows as cut_windows
@@ -11,7 +12,6 @@ from rote.errors import InputError, argument
 from rote.extraction.near.options import NearIf
 from rote.jobs.engine import Job, check_job, complete, manifest_of, resumable, run_folder
 from rote.jobs.open import Run
-from rote.jobs.summary import THRESHOLDS
 from rote.models.base import BUNDLED_TEXT, ScoringModel
 from rote.options import TAU, Batch, Option, Out, StopEarly, Tau, require_kind, require_tau
 from rote.progress import Progress, quiet

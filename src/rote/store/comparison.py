@@ -13,6 +13,7 @@ import polars as pl
 from rote.errors import RunError, argument
 from rote.store.files import make_folder, pretty, read_declared, write_whole
 from rote.store.manifest import NearSearch, ScannedWindows, Source
+from rote.store.seal import check_seal, write_seal
 from rote.store.summary import Coverage, NearRate, Rates, Share
 
 
@@ -36,13 +37,14 @@ class ComparedNear(NearSearch):
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedRun:
-    """One run under one of its schemes, by itself; `key` is the letter that it goes by."""
+    """One run under one of its schemes, by itself: `key` is the letter that it goes by, `seal` its seal's number."""
 
     key: str
     folder: str
     name: str
     model: ComparedModel
     versions: dict[str, str]
+    seal: str
     scheme: str
     stop_early: bool
     examples: int
@@ -243,6 +245,7 @@ def write_comparison(folder: Path, result: ComparisonResult, table: pl.DataFrame
         writer(buffer)
         write_whole(folder / f"differences{suffix}", buffer.getvalue())
     write_whole(folder / "comparison.json", pretty(result))
+    write_seal(folder, ["comparison.json", "differences.parquet", "differences.csv"])
 
 
 @dataclass(frozen=True)
@@ -253,11 +256,13 @@ class StoredComparison:
 
     @cached_property
     def result(self) -> ComparisonResult:
+        check_seal(self.folder)
         return read_declared(self.folder / "comparison.json", ComparisonResult, "Compare the runs again: rote compare.")
 
     @cached_property
     def differences(self) -> pl.DataFrame:
         """A row per passage that all runs have."""
+        check_seal(self.folder)
         path = self.folder / "differences.parquet"
         try:
             return pl.read_parquet(path)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -15,10 +16,14 @@ import msgspec
 
 from rote.errors import InputError, RunError, argument
 
-FORMAT = 4
+FORMAT = 5
 """Of every JSON file that Rote writes; one that differs in it is refused, not guessed at."""
 
 Declared = TypeVar("Declared")
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def digest(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Literal
 
@@ -106,6 +105,7 @@ class Manifest:
     batch_size: int | Literal["auto"]
     batch_tokens: int | None
     near: NearSearch | None
+    logit_tolerance: float
     shard_examples: int
     shards: int
     sampling: Sampling | None = None
@@ -128,10 +128,6 @@ class ReconstructionManifest(Plan):
     def __post_init__(self) -> None:
         """What was written is told as it was, idle options and all."""
         self.refuse_impossible()
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def made_with() -> dict[str, str]:

@@ -65,11 +65,6 @@ def open_run(folder: str | Path) -> StoredRun:
     raise RunError(f"{folder} holds a reconstruction, which has no scores; `rote report` shows it.")
 
 
-def as_stored(given: Folder) -> Stored:
-    """What a folder holds; what was opened already keeps what it has read."""
-    return given if isinstance(given, Stored) else open(path_of(given))
-
-
 def path_of(given: object) -> Path:
     """The folder of what was opened, or the path itself."""
     path = getattr(given, "folder", given)

@@ -16,6 +16,10 @@ from rote.extraction.text.writing import Chunk
 from rote.models.base import ModelIdentity
 from rote.store.files import declared, line, make_folder, pretty, read_declared, read_json, write_whole
 from rote.store.manifest import ReconstructionManifest, Source, refuse_if_different
+from rote.store.seal import SEAL, Seal, check_seal, reopen, write_seal
+
+MADE_AGAIN = ("generated.txt", "truth.txt", "diff.jsonl", "summary.json")
+"""What follows from the chunks and from what the command is given: written anew each time."""
 
 _AGAIN = "Run the command that made it again to restore it."
 
@@ -135,6 +139,8 @@ class StoredReconstruction:
 
     @cached_property
     def manifest(self) -> ReconstructionManifest:
+        if (self.folder / SEAL).is_file():
+            check_seal(self.folder)
         again = "Delete the folder and start anew."
         return read_declared(self.folder / "manifest.json", ReconstructionManifest, again)
 
@@ -144,6 +150,7 @@ class StoredReconstruction:
             raise RunError(
                 f"{self.folder} is unfinished ({self.progress()}); run the command that made it again to finish it."
             )
+        check_seal(self.folder)
         return read_declared(self.folder / "summary.json", ReconstructionSummary, _AGAIN)
 
     @property
@@ -207,8 +214,9 @@ def begin(folder: Path, manifest: ReconstructionManifest, seed: Seed) -> None:
     stored = StoredReconstruction(folder)
     if (folder / "manifest.json").is_file():
         refuse_if_different(read_json(folder / "manifest.json"), manifest, str(folder))
+        reopen(folder, restored=MADE_AGAIN)
     else:
-        for name in ("chunks.jsonl", "generated.txt", "summary.json", "report.html", "truth.txt"):
+        for name in ("chunks.jsonl", "report.html", SEAL, *MADE_AGAIN):
             if (folder / name).exists():
                 raise RunError(
                     f"{folder / name} is there already and belongs to no reconstruction of this folder; "
@@ -220,6 +228,13 @@ def begin(folder: Path, manifest: ReconstructionManifest, seed: Seed) -> None:
     path = folder / "chunks.jsonl"
     if not path.is_file() or path.read_bytes() != whole:
         write_whole(path, whole)  # without what a killed process left half written
+
+
+def finish(folder: Path, summary: ReconstructionSummary) -> Seal:
+    """Write the summary, and seal all that the text rests on."""
+    write_whole(folder / "summary.json", pretty(summary))
+    made = [name for name in MADE_AGAIN if (folder / name).is_file()]
+    return write_seal(folder, ["manifest.json", "seed.json", "chunks.jsonl", *made])
 
 
 def add_chunk(folder: Path, chunk: StoredChunk) -> None:

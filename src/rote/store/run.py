@@ -1,4 +1,4 @@
-"""A run on disk: manifest, append-only Parquet shards, summary and report. Nothing is ever written in place."""
+"""A run on disk: manifest, append-only Parquet shards, summary, seal and report. Nothing is ever written in place."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import polars as pl
 from rote.errors import RunError, argument
 from rote.store.files import declared, digest, make_folder, pretty, read_declared, read_json, write_whole
 from rote.store.manifest import Manifest, NearSearch, ScannedWindows, refuse_if_different
+from rote.store.seal import SEAL, Seal, check_seal, reopen, shards_in, write_seal
 from rote.store.summary import Coverage, SchemeNumbers, Summary
 from rote.store.table import EMPTY, NearColumns, Row, ShardFacts, read_facts, read_shard, write_shard
 from rote.tokens import Example
@@ -38,10 +39,11 @@ class StoredExample:
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """The manifest and the summary of a finished run, and what follows from them."""
+    """The manifest and the summary of a finished run, the number of its seal, and what follows from them."""
 
     manifest: Manifest
     summary: Summary
+    seal: str | None = None
 
     @property
     def scanned(self) -> bool:
@@ -139,17 +141,24 @@ class StoredRun:
     folder: Path
 
     @cached_property
+    def seal(self) -> Seal:
+        """Its seal, held against every sealed file; a run whose files do not fit it is refused."""
+        self.refuse_unfinished()
+        return check_seal(self.folder)
+
+    @cached_property
     def manifest(self) -> Manifest:
+        if (self.folder / SEAL).is_file():
+            check_seal(self.folder)
         again = "Make the run anew, in another folder."
         return read_declared(self.folder / "manifest.json", Manifest, again)
 
-    @cached_property
-    def summary(self) -> Summary:
-        if not (self.folder / "summary.json").is_file() or len(self.shards()) < self.manifest.shards:
+    def refuse_unfinished(self) -> None:
+        """Raise a RunError where the run has not ended."""
+        if len(self.shards()) < self.manifest.shards or not (self.folder / "summary.json").is_file():
             raise RunError(
                 f"{self.folder} is unfinished ({self.progress()}); run the command that made it again to finish it."
             )
-        return read_declared(self.folder / "summary.json", Summary, _AGAIN)
 
     @cached_property
     def scores(self) -> pl.DataFrame:
@@ -203,24 +212,8 @@ class StoredRun:
             return Passages(self.text)
         return Passages(None, {entry.id: (entry.prefix_text, entry.suffix_text) for entry in self.examples})
 
-    @cached_property
-    def view(self) -> RunView:
-        """All of a finished run."""
-        return RunView(
-            folder=self.folder,
-            manifest=self.manifest,
-            summary=self.summary,
-            scores=self.scores,
-            texts=self.texts,
-        )
-
-    @property
-    def finished(self) -> Finished:
-        """A finished run without its rows."""
-        return Finished(manifest=self.manifest, summary=self.summary)
-
     def shards(self) -> list[Path]:
-        return sorted((self.folder / "scores").glob("[0-9]*.parquet"))
+        return shards_in(self.folder)
 
     def facts(self) -> list[ShardFacts]:
         return [read_facts(path) for path in self.shards()]
@@ -240,6 +233,7 @@ def begin(folder: Path, manifest: Manifest, *, content: Mapping[str, bytes]) -> 
     make_folder(folder / "scores")
     if (folder / "manifest.json").is_file():
         refuse_if_different(read_json(folder / "manifest.json"), manifest, str(folder))
+        reopen(folder, restored=[*content, "summary.json"])
     else:
         _refuse_foreign(folder, content)
     for name, data in content.items():
@@ -250,7 +244,7 @@ def begin(folder: Path, manifest: Manifest, *, content: Mapping[str, bytes]) -> 
 
 def _refuse_foreign(folder: Path, content: Mapping[str, bytes]) -> None:
     """A folder without a manifest may hold a run's very beginning, but nothing that the run would take over."""
-    taken_over = [folder / name for name in ("summary.json", "report.html")] + StoredRun(folder).shards()
+    taken_over = [folder / name for name in ("summary.json", "report.html", SEAL)] + StoredRun(folder).shards()
     foreign = [path for path in taken_over if path.exists()]
     for name, data in content.items():
         path = folder / name
@@ -278,8 +272,12 @@ def add_shard(
     write_shard(_shard(folder, index), examples, results, facts, near)
 
 
-def finish(folder: Path, summary: Summary) -> None:
+def finish(folder: Path, summary: Summary) -> Seal:
+    """Write the summary, and seal all that the run rests on: not its page, exports or lock, which can be made anew."""
     write_whole(folder / "summary.json", pretty(summary))
+    present = [name for name in ("text.txt", "examples.jsonl") if (folder / name).is_file()]
+    shards = [f"scores/{path.name}" for path in shards_in(folder)]
+    return write_seal(folder, ["manifest.json", "summary.json", *present, *shards])
 
 
 def _shard(folder: Path, index: int) -> Path:

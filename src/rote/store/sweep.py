@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from rote.errors import RunError
 from rote.models.base import ModelIdentity
 from rote.store.files import pretty, read_declared, write_whole
-from rote.store.run import Finished, StoredRun
+from rote.store.seal import SEAL, check_seal, write_seal
 from rote.store.summary import Rates
 
 SweptPart = Literal["prefix", "suffix"]
@@ -95,19 +93,13 @@ class StoredSweep:
 
     @cached_property
     def result(self) -> SweepResult:
+        check_seal(self.folder)
         return read_declared(self.folder / "sweep.json", SweepResult, "Run the command that made the sweep again.")
-
-    def runs(self) -> Mapping[str, Finished]:
-        """Its runs without their rows, by folder name."""
-        runs = [StoredRun(self.folder / part(length)) for length in self.result.lengths.prefix]
-        for run in runs:
-            if not (run.folder / "manifest.json").is_file():
-                raise RunError(f"{run.folder}, a run of this sweep, is not there. Run the command that made it again.")
-        return {run.folder.name: run.finished for run in runs}
 
 
 def finish_sweep(folder: Path, result: SweepResult) -> None:
     write_whole(folder / "sweep.json", pretty(result))
+    write_seal(folder, ["sweep.json", *(f"{part(length)}/{SEAL}" for length in result.lengths.prefix)])
 
 
 def part(length: int) -> str:

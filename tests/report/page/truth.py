@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import polars as pl
 
+from rote.jobs.open import Run
 from rote.report.figures.figure import Figure, as_json
 from rote.report.figures.run import run_figures
-from rote.store.run import StoredRun
 from tests.reference.coverage import character_maximum, hot_spots, runs
 from tests.reference.rates import reaches
 
@@ -56,7 +56,7 @@ class Truth:
         self.files = {
             name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("manifest", "summary")
         }
-        self.finished = StoredRun(folder).finished
+        self.finished = Run(folder).finished
         self.manifest: dict[str, Any] = self.files["manifest"]
         self.summary: dict[str, Any] = self.files["summary"]
         self.scores = pl.read_parquet(folder / "scores" / "*.parquet")

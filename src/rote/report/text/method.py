@@ -97,6 +97,7 @@ def method(run: Finished) -> list[tuple[str, str]]:
         ("Numerics", numeric_doubt(run.numbers.rates, run.unit)),
         ("Cost", cost(run)),
         ("Warnings", f"{numbers.count(warned)}, listed at the top" if warned else "none"),
+        *([("Seal", numbers.name(run.seal))] if run.seal else []),
         ("Versions", ", ".join(f"{name} {numbers.name(version)}" for name, version in versions.items())),
     ]
 

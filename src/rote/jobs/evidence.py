@@ -1,0 +1,200 @@
+"""Evidence: a run in one file, with its page, what it was made with, and how to make it again; and the way back."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+import zipfile
+from dataclasses import dataclass, fields
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from rote.errors import InputError, RunError
+from rote.jobs.open import Run
+from rote.models.base import LogitModel, ModelOptions, load
+from rote.progress import Progress
+from rote.report.page.run import render_run
+from rote.report.text.verification import instructions
+from rote.scheme import Scheme
+from rote.store.files import pretty, whole_file
+from rote.store.manifest import Manifest
+from rote.store.seal import SEAL, check_seal
+
+RUN = "run"
+"""The folder within the file that holds the run."""
+
+PACKAGES = ("rote", "torch", "transformers", "tokenizers", "safetensors", "numpy", "polars", "pyarrow", "rapidfuzz")
+MOST_BYTES = 64 << 30
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is to be verified: a run folder, or a file of evidence, which is unpacked to a place of its own."""
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | Path) or not str(self.path).strip():
+            raise InputError(f"a run folder or a file of evidence is asked for, not {type(self.path).__name__}.")
+        object.__setattr__(self, "path", Path(self.path))
+
+    @cached_property
+    def run(self) -> Run:
+        """The run, with its files as they are: whether they fit the seal is for the reader to find out."""
+        if self.path.is_dir():
+            if not (self.path / "manifest.json").is_file():
+                Run.open(self.path)  # says what it is instead
+            return Run(self.path)
+        if not self.path.exists():
+            raise RunError(f"there is no run folder and no file {self.path}; check the path.")
+        return Run(self._unpacked / RUN)
+
+    @property
+    def name(self) -> str:
+        return self.path.name or str(self.path)
+
+    @property
+    def result(self) -> Path:
+        """Where the verification goes: into the folder, or beside the file."""
+        if self.path.is_dir():
+            return self.path / "verification.json"
+        return self.path.with_name(f"{self.path.stem}.verification.json")
+
+    @cached_property
+    def _temporary(self) -> tempfile.TemporaryDirectory[str]:
+        return tempfile.TemporaryDirectory(prefix="rote-evidence-")
+
+    @property
+    def _unpacked(self) -> Path:
+        folder = Path(self._temporary.name)
+        if (folder / RUN).exists():
+            return folder
+        try:
+            with zipfile.ZipFile(self.path) as packed:
+                names = [PurePosixPath(entry.filename) for entry in packed.infolist()]
+                if any(name.is_absolute() or ".." in name.parts for name in names):
+                    raise RunError(f"{self.path} holds names that lead out of it, so it is no evidence of Rote's.")
+                if sum(entry.file_size for entry in packed.infolist()) > MOST_BYTES:
+                    raise RunError(f"{self.path} would unpack to more than {MOST_BYTES >> 30} GiB; unpack it by hand.")
+                packed.extractall(folder)
+        except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+            raise RunError(
+                f"{self.path} cannot be unpacked ({error}): it was cut off or changed, or is no file of rote export "
+                "--to evidence. Get it again."
+            ) from error
+        if not (folder / RUN / "manifest.json").is_file():
+            raise RunError(f"{self.path} holds no run; give a file that rote export --to evidence wrote.")
+        return folder
+
+    @property
+    def intact(self) -> bool:
+        """Whether its files fit its seal."""
+        try:
+            check_seal(self.run.folder)
+        except RunError:
+            return False
+        return True
+
+    @property
+    def model_options(self) -> ModelOptions:
+        """How to load the run's model so that the same numbers come out."""
+        return self.run.model_options
+
+    def load_model(self, name: str | Path | None, options: ModelOptions) -> LogitModel:
+        """The model of this name; whether it is the run's own is what is to be found out."""
+        return load(self.run.manifest.model.name if name is None else name, options)
+
+
+def pack(run: Run, path: Path, tell: Progress) -> list[str]:
+    """Write the evidence of a finished run to `path`, and return the names of the files within.
+
+    The page is made anew: the one in the folder is not sealed. The same run gives the same bytes on the same machine.
+    """
+    seal, page = run.seal, render_run(run.view, tell)
+    content = {
+        "README.md": instructions(run.finished, seal.id).encode(),
+        "environment.json": pretty(environment()),
+        "reproduce.py": script(run.manifest).encode(),
+        f"{RUN}/report.html": page.encode("utf-8", "replace"),
+    }
+    files = [SEAL, *seal.files]
+    with whole_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, data in content.items():
+            packed.writestr(_entry(name), data)
+        for number, name in enumerate(files, 1):
+            packed.writestr(_entry(f"{RUN}/{name}"), (run.folder / name).read_bytes())
+            tell("packed", number, len(files))
+    return [*content, *(f"{RUN}/{name}" for name in files)]
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+    entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+    return entry
+
+
+def environment() -> dict[str, Any]:
+    """What this machine has that may decide a number."""
+    versions: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = None
+    return {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "packages": versions,
+    }
+
+
+def script(manifest: Manifest) -> str:
+    """A program that makes the run again, from what lies beside it, in a folder of its own."""
+    model, windows = manifest.model, manifest.windows
+    options = {"dtype": model.dtype, "bos": model.bos, "revision": model.revision, "device": model.device}
+    near = None
+    if manifest.near is not None:
+        own = {field.name: getattr(manifest.near, field.name) for field in fields(manifest.near)}
+        own.pop("memory_positions")
+        near = f"rote.Near({_listed(own)})"
+    source = f"pathlib.Path(__file__).parent / {f'{RUN}/text.txt' if windows else f'{RUN}/examples.jsonl'!r}"
+    arguments = {
+        "schemes": repr([str(Scheme.parse(label)) for label in manifest.schemes]),
+        "tau": repr(manifest.tau),
+        "stop_early": repr(manifest.stop_early),
+        "near": repr(near) if near is None else near,
+        "batch_size": repr(manifest.batch_size),
+        "name": repr(manifest.source.name),
+        "out": repr("again"),
+    }
+    if windows is not None:
+        cut = {"prefix": windows.prefix, "suffix": windows.suffix, "stride": windows.stride}
+        arguments = {"windows": f"rote.Windows({_listed(cut)})", "within": repr(windows.within), **arguments}
+    called = "scan" if windows else "score"
+    lines = [f"    {name}={value}," for name, value in arguments.items()]
+    return "\n".join(
+        [
+            '"""Makes the run again, into the folder "again". Give another path of the model where it is elsewhere."""',
+            "",
+            "import pathlib",
+            "import sys",
+            "",
+            "import rote",
+            "",
+            f"name = sys.argv[1] if len(sys.argv) > 1 else {model.name!r}",
+            f"model = rote.load(name, rote.ModelOptions({_listed(options)}))",
+            f"rote.{called}(",
+            "    model,",
+            f"    {source},",
+            *lines,
+            ")",
+            "",
+        ]
+    )
+
+
+def _listed(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())

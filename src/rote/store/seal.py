@@ -1,0 +1,123 @@
+"""Seals: the hashes of a finished folder's files, so that whoever reads it knows that nothing changed since."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rote.errors import RunError
+from rote.store.files import FORMAT, now, pretty, read_declared, write_whole
+
+SEAL = "seal.json"
+ASIDE = "seal-before.json"
+"""Where the seal of a folder is while that is gone on with: the next seal is the same, or names it."""
+
+MEANING = (
+    "A seal proves that none of the sealed files changed since it was made. It does not prove who made it, when, or "
+    "with which model: whoever can write the folder can seal it anew. Keep its number somewhere else, and compare."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seal:
+    """The SHA-256 of each of the sealed `files`, by its path in the folder.
+
+    `before`: the numbers of the seals that this one follows, the oldest first. `id`, its own number, is the SHA-256 of
+    the seal without it, and stands for all.
+    """
+
+    format: int
+    created: str
+    before: list[str]
+    files: dict[str, str]
+    id: str
+
+
+def read_seal(folder: Path, name: str = SEAL) -> Seal:
+    """The seal as it stands; whether the files still fit is another question."""
+    path = folder / name
+    again = "Nothing says now whether the files are as they were: restore the seal, or make the run anew elsewhere."
+    seal = read_declared(path, Seal, again)
+    if path.read_bytes() != pretty(seal) or seal.id != _id(seal):
+        raise RunError(f"{path} was changed after it was made. {again}")
+    return seal
+
+
+def check_seal(folder: Path) -> Seal:
+    """The seal of a folder whose files are as they were when it was made; a RunError names the first that is not."""
+    if not (folder / SEAL).is_file():
+        raise RunError(
+            f"{folder} has no {SEAL}, so nothing says whether its files are as they were when it was finished. Put the "
+            "seal back; or run the command that made it again, which seals what is there."
+        )
+    seal = read_seal(folder)
+    for name, expected in seal.files.items():
+        path = folder / name
+        if not path.is_file():
+            raise RunError(
+                f"{path} is gone, and the seal of {folder} names it. Put it back, or run the command that made the run "
+                "again: what is missing is made anew, and a new seal names the old one."
+            )
+        if hash_of(path) != expected:
+            raise RunError(_changed(path, folder))
+    if added := sorted({f"scores/{path.name}" for path in shards_in(folder)} - seal.files.keys()):
+        raise RunError(
+            f"{folder / added[0]} is not one of the files that were sealed, so it does not belong to this run; take it "
+            "away."
+        )
+    return seal
+
+
+def write_seal(folder: Path, names: Iterable[str]) -> Seal:
+    """Seal these files. Where they are sealed already as they stand, that seal stays; else the new one names it."""
+    files = {name: hash_of(folder / name) for name in sorted(names)}
+    earlier = next((read_seal(folder, name) for name in (SEAL, ASIDE) if (folder / name).is_file()), None)
+    if earlier is not None and earlier.files == files:
+        seal = earlier
+    else:
+        before = [] if earlier is None else [*earlier.before, earlier.id]
+        seal = Seal(format=FORMAT, created=now(), before=before, files=files, id="")
+        seal = replace(seal, id=_id(seal))
+    write_whole(folder / SEAL, pretty(seal))
+    (folder / ASIDE).unlink(missing_ok=True)
+    return seal
+
+
+def reopen(folder: Path, restored: Iterable[str] = ()) -> None:
+    """Before a sealed folder is gone on with: what is there must be as it was, but for what is `restored` in any case.
+
+    Until the folder is sealed again, its seal is put aside, so that nobody takes it for whole meanwhile.
+    """
+    if not (folder / SEAL).is_file():
+        return
+    for name, expected in read_seal(folder).files.items():
+        path = folder / name
+        if name not in restored and path.is_file() and hash_of(path) != expected:
+            raise RunError(_changed(path, folder))
+    os.replace(folder / SEAL, folder / ASIDE)
+
+
+def hash_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror or error}.") from error
+
+
+def shards_in(folder: Path) -> list[Path]:
+    return sorted((folder / "scores").glob("[0-9]*.parquet"))
+
+
+def _changed(path: Path, folder: Path) -> str:
+    return (
+        f"{path} is not what was sealed: it was changed after the run ended, so nothing is read from {folder}. Put the "
+        "right file back, or delete it and run the command that made the run again."
+    )
+
+
+def _id(seal: Seal) -> str:
+    return hashlib.sha256(pretty(replace(seal, id=""))).hexdigest()
