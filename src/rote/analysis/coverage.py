@@ -210,13 +210,17 @@ def longest(scores: pl.DataFrame, thresholds: Sequence[float] = (0.01, 0.1, 0.5,
 
 
 def _longest(scores: pl.DataFrame, tokens: int, log_prob: float, row: int, exact: bool) -> Longest:
+    start, suffix_start, ends = (
+        scores[name][row] if name in scores.columns else None for name in ("start", "suffix_start", "token_ends")
+    )
     return Longest(
         tokens=tokens,
         log_prob=log_prob,
         example_id=scores["example_id"][row],
-        start=scores["start"][row] if "start" in scores.columns else None,
-        suffix_start=scores["suffix_start"][row] if "suffix_start" in scores.columns else None,
+        start=start,
+        suffix_start=suffix_start,
         exact=exact,
+        suffix_end=None if suffix_start is None or ends is None else suffix_start + ends[tokens - 1],
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import polars as pl
 
 from rote.analysis.empirical import Agreement, agreement, smallest_of, spread_over
-from rote.corpus.windows import Windows, windows
+from rote.corpus.windows import cut_at
 from rote.errors import InputError, RunError, argument
 from rote.extraction.generations import generations
 from rote.frames import FrameKind, frame_of
@@ -192,8 +192,4 @@ def _examples(run: StoredRun, tokenizer: Any, rows: pl.DataFrame) -> list[Exampl
         return [Example(name, tuple(stored[name].prefix), tuple(stored[name].suffix)) for name in rows["example_id"]]
     if text is None:
         raise RunError(f"{run.folder / 'text.txt'} is gone; run the scan again to restore it.")
-    examples = []
-    for name, start in rows.select("example_id", "start").iter_rows():
-        one = windows(text[start:], tokenizer, Windows(cut.prefix, cut.suffix, len(text)))[0]
-        examples.append(Example(name, one.prefix, one.suffix))
-    return examples
+    return cut_at(text, tokenizer, cut, run.manifest.source.steps, rows["start"].to_list())

@@ -119,6 +119,7 @@ def manifest_of(
     *,
     windows: ScannedWindows | None = None,
     dropped: int = 0,
+    apart: int | None = None,
     sampling: Sampling | None = None,
     sweep: SweptLengths | None = None,
 ) -> Manifest:
@@ -132,6 +133,7 @@ def manifest_of(
         model=model.identity(),
         windows=windows,
         dropped=dropped,
+        apart=apart,
         schemes=[str(scheme) for scheme in job.schemes],
         tau=job.tau,
         stop_early=job.stop_early,
@@ -171,7 +173,7 @@ def complete(folder: Path, manifest: Manifest, content: Mapping[str, bytes], job
                 _score_shard(folder, index, part, job, _from(tell, index * size, total))
             tell("scored", index * size + len(part), total)
         run = Run(folder)
-        finish(folder, summarise(run, job.model.logit_tolerance, job.model.tokenizer))
+        finish(folder, summarise(run, job.model.logit_tolerance))
         run.report(progress=tell)
     return run
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import polars as pl
 
@@ -11,19 +10,17 @@ from rote.analysis.coverage import coverage, longest, merge_spans, spans
 from rote.analysis.groups import differences, sampled_rates, with_origin
 from rote.analysis.near.rates import near_summary
 from rote.analysis.rates import rates, rates_by
-from rote.corpus.windows import beginning_ends
-from rote.errors import RunError
 from rote.scheme import Scheme
 from rote.store.files import FORMAT
 from rote.store.manifest import Manifest
 from rote.store.run import StoredRun
-from rote.store.summary import Longest, LookedAt, SchemeNumbers, Summary
+from rote.store.summary import LookedAt, SchemeNumbers, Summary
 
 THRESHOLDS = (0.01, 0.1, 0.5, 0.75)
 """The probabilities at which coverage is told."""
 
 
-def summarise(run: StoredRun, logit_tolerance: float, tokenizer: Any) -> Summary:
+def summarise(run: StoredRun, logit_tolerance: float) -> Summary:
     """What summary.json says, under every scheme of the run."""
     manifest, scores, facts = run.manifest, run.scores, run.facts()
     most_tokens = int(scores["ranks"].list.len().max() or 0)  # type: ignore[arg-type]
@@ -42,7 +39,7 @@ def summarise(run: StoredRun, logit_tolerance: float, tokenizer: Any) -> Summary
             numbers = replace(numbers, near=near_summary(own, tau=manifest.tau))
         if manifest.source.characters is not None:
             covered = coverage(own, manifest.source.characters, thresholds=THRESHOLDS)
-            numbers = replace(numbers, coverage=covered, longest=_longest_places(run, own, tokenizer))
+            numbers = replace(numbers, coverage=covered, longest=longest(own, THRESHOLDS))
         schemes[scheme] = numbers
     first = scores.filter(scores["scheme"] == manifest.schemes[0])
     return Summary(
@@ -96,16 +93,3 @@ def _looked_at(scores: pl.DataFrame, manifest: Manifest) -> LookedAt | None:
     characters = sum(end - start for start, end in covered)
     gaps = covered[-1][1] - covered[0][0] - characters if covered else 0
     return LookedAt(characters=characters, share=characters / manifest.source.characters, gaps=gaps)
-
-
-def _longest_places(run: StoredRun, scores: pl.DataFrame, tokenizer: Any) -> dict[str, Longest | None]:
-    """The longest sequence at each threshold, and where in the text it ends: the table knows only where suffixes do."""
-    by_threshold = longest(scores, THRESHOLDS)
-    windows, text = run.manifest.windows, run.text
-    if text is None or windows is None:
-        raise RunError(f"{run.folder / 'text.txt'} is gone; run the same command again to restore it.")
-    entries = {threshold: entry for threshold, entry in by_threshold.items() if entry is not None}
-    beginnings = [(entry.start or 0, entry.tokens) for entry in entries.values()]
-    ends = beginning_ends(text, tokenizer, beginnings, prefix=windows.prefix, suffix=windows.suffix)
-    placed = {t: replace(entry, suffix_end=end) for (t, entry), end in zip(entries.items(), ends, strict=True)}
-    return {threshold: placed.get(threshold) for threshold in by_threshold}

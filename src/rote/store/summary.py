@@ -160,7 +160,7 @@ class Longest:
 
     The first `tokens` suffix tokens of `example_id` come out, from its prefix, with log-probability `log_prob`.
     `start` and `suffix_start` are that window's, None where the table has no places; `suffix_end` is where in the text
-    the sequence ends, where that was looked up. `exact` is false where a stopped row still stood above the threshold
+    the sequence ends. `exact` is false where a stopped row still stood above the threshold
     when it was given up, so that it may go further than was looked.
     """
 

@@ -74,13 +74,15 @@ def method(run: Finished) -> list[tuple[str, str]]:
         ("BOS", numbers.bos(model.bos, model.bos_token)),
     ]
     facts += sample_facts(run)
+    if run.manifest.source.normalised is not None:
+        facts.append(("Normalised", normalised_fact(run.manifest.source)))
     if windows := run.manifest.windows:
         facts.append(
             (
                 "Windows",
                 f"One every {numbers.counted(windows.stride, 'character')}: "
-                f"{numbers.counted(windows.prefix, 'token')} of prefix, then "
-                f"{numbers.counted(windows.suffix, 'token')} of suffix, tokenised together. "
+                f"{numbers.length(windows.prefix, windows.unit)} of prefix, then "
+                f"{numbers.length(windows.suffix, windows.unit)} of suffix, {_tokenised(run)}. "
                 f"{_within(run)}Positions count code points from 0.",
             )
         )
@@ -99,6 +101,17 @@ def method(run: Finished) -> list[tuple[str, str]]:
         ("Warnings", f"{numbers.count(warned)}, listed at the top" if warned else "none"),
         ("Versions", ", ".join(f"{name} {numbers.name(version)}" for name, version in versions.items())),
     ]
+
+
+def _tokenised(run: Finished) -> str:
+    if run.windows.unit == "tokens":
+        return "tokenised together"
+    apart = run.manifest.apart
+    assert apart is not None
+    return (
+        "each to the last word that ends within it, the same for every tokenizer; tokenised together, but apart in "
+        f"{numbers.counted(apart, 'window')} where a token lies across the border"
+    )
 
 
 def parts_within(run: Finished) -> int:
@@ -120,6 +133,17 @@ def source_fact(source: Source) -> str:
     if source.characters is not None:
         parts.append(numbers.counted(source.characters, "character"))
     return ", ".join([*parts, f"SHA-256 {numbers.name(source.sha256)}"])
+
+
+def normalised_fact(source: Source) -> str:
+    """Which steps were taken before a text was cut, and in how many places each changed it."""
+    steps = [
+        f"{numbers.name(step)} ({numbers.counted(places, 'place')})"
+        for step, places in (source.normalised or {}).items()
+    ]
+    return (
+        f"before the text was cut: {', '.join(steps)}. Places, coverage and the text itself are those of the original"
+    )
 
 
 def _model(model: ModelIdentity) -> str:
