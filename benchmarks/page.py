@@ -61,8 +61,9 @@ def make_run(folder: Path, text: str, tokenizer: Any, *, near: bool, seed: int =
         format=FORMAT, kind="scan", created=now(), model=MODEL,
         source=Source(name="books.txt", sha256=digest(text), characters=len(text)),
         windows=ScannedWindows(prefix=50, suffix=50, stride=10, unit="tokens"), dropped=0,
-        schemes=[str(Scheme())], tau=0.001, stop_early=False, batch_size="auto", batch_tokens=None, near=NEAR if near else None, shard_examples=SHARD,
-        shards=math.ceil(len(examples) / SHARD), versions=made_with(),
+        schemes=[str(Scheme())], tau=0.001, stop_early=False, batch_size="auto", batch_tokens=None,
+        near=NEAR if near else None, shard_examples=SHARD, shards=math.ceil(len(examples) / SHARD),
+        versions=made_with(),
     )  # fmt: skip
     begin(folder, manifest, content={"text.txt": text.encode()})
     random = np.random.default_rng(seed)

@@ -38,6 +38,7 @@ def progress() -> Iterator[Any]:
         names = {"places": "looking for places", "windows": "cutting windows", "scored": "scoring"}
         names |= {"listed": "going through the corpus", "drawn": "drawing examples", "generated": "generating"}
         names |= {"compared": "comparing with the truth", "exported": "exporting", "figures": "drawing"}
+        names |= {"tried": "trying other spaces, quotes and line breaks"}
         names |= {"page": "writing the page", "loaded": "loading the model"}
 
         def tell(what: str, done: int, total: int) -> None:

@@ -43,12 +43,11 @@ class Normalised:
     borders: NDArray[np.int64]
     changed: dict[str, int]
 
-    def changes(self, original: str) -> NDArray[np.int64]:
-        """Where in the original something was replaced or removed, in order: the characters that are now others."""
-        codes, now = (np.frombuffer(part.encode("utf-32-le"), "<u4") for part in (original, self.text))
-        first: NDArray[np.int64] = self.borders[:-1]
-        changed: NDArray[np.int64] = first[(codes[first] != now) | (np.diff(self.borders) > 1)]
-        return changed
+    def became(self) -> NDArray[np.int64]:
+        """For each character of the original the one that it became, as its code point; -1 where it was removed."""
+        codes = np.full(int(self.borders[-1]), -1, dtype=np.int64)
+        codes[self.borders[:-1]] = np.frombuffer(self.text.encode("utf-32-le"), "<u4")
+        return codes
 
 
 def normalised(text: str, steps: Sequence[str] = ()) -> Normalised:

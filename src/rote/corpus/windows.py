@@ -129,7 +129,7 @@ def windows(
     `progress` counts "windows" as they are finished, dropped ones included.
     """
     prepared = ready(text, normalise)
-    return cut_windows(prepared, tokenizer, cut, window_starts(prepared, cut, within), progress)
+    return cut_windows(prepared, plain_backend(tokenizer), cut, window_starts(prepared, cut, within), progress)
 
 
 def ready(text: str, steps: Sequence[str] = ()) -> Normalised:
@@ -158,14 +158,14 @@ def cut_at(text: str, tokenizer: Any, cut: Windows, steps: Sequence[str], starts
     prepared = ready(text, steps)
     places = np.searchsorted(prepared.borders[:-1], starts)
     kept = [int(p) for p, s in zip(places, starts, strict=True) if p < len(prepared.text) and prepared.borders[p] == s]
-    return cut_windows(prepared, tokenizer, cut, kept)
+    return cut_windows(prepared, plain_backend(tokenizer), cut, kept)
 
 
 def cut_windows(
-    prepared: Normalised, tokenizer: Any, cut: Windows, starts: Sequence[int], progress: Progress | None = None
+    prepared: Normalised, backend: Tokenizer, cut: Windows, starts: Sequence[int], progress: Progress | None = None
 ) -> list[Example]:
     """The windows at `starts` of a text as it is cut, in order, without those that are too short."""
-    text, backend, tell = prepared.text, plain_backend(tokenizer), progress or quiet
+    text, tell = prepared.text, progress or quiet
     words = word_borders(text) if cut.unit == "characters" else None
     shared: dict[int, int] = {}
     examples: list[Example] = []

@@ -15,6 +15,7 @@ from rote.errors import InputError, argument
 from rote.extraction.near.options import Near
 from rote.jobs.open import Run
 from rote.jobs.summary import summarise
+from rote.jobs.variants import try_variants
 from rote.models.base import LogitModel, ScoringModel, TokenModel, with_logits
 from rote.options import BatchSize, folder_of, require_flag, require_kind, require_tau, settle
 from rote.progress import Progress, stopping
@@ -173,6 +174,7 @@ def complete(folder: Path, manifest: Manifest, content: Mapping[str, bytes], job
                 _score_shard(folder, index, part, job, _from(tell, index * size, total))
             tell("scored", index * size + len(part), total)
         run = Run(folder)
+        try_variants(run, job.model, job.batch_size, tell)
         finish(folder, summarise(run, job.model.logit_tolerance))
         run.report(progress=tell)
     return run

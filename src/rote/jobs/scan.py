@@ -7,7 +7,7 @@ from typing import Annotated
 
 from rote.corpus.formats import Text, as_text
 from rote.corpus.normalise import KNOWN, typed_steps
-from rote.corpus.windows import Regions, Windows, cut_windows, ready, window_starts
+from rote.corpus.windows import Regions, Windows, cut_windows, plain_backend, ready, window_starts
 from rote.errors import InputError, argument
 from rote.extraction.near.options import NearIf
 from rote.jobs.engine import Job, check_job, complete, manifest_of, resumable, run_folder
@@ -62,7 +62,7 @@ def scan(
     with resumable(folder):
         prepared = ready(content, normalise)
         starts = window_starts(prepared, windows, within)
-        examples = cut_windows(prepared, model.tokenizer, windows, starts, tell)
+        examples = cut_windows(prepared, plain_backend(model.tokenizer), windows, starts, tell)
         if not examples:
             _refuse_short(content, name, windows, within)
         job = Job(model, examples, asked, tau, stop_early, near, batch_size)

@@ -57,6 +57,7 @@ def summarise(run: StoredRun, logit_tolerance: float) -> Summary:
         versions=manifest.versions,
         looked_at=_looked_at(first, manifest),
         sampling=manifest.sampling,
+        variants=run.variants,
         schemes=schemes,
     )
 

@@ -16,6 +16,7 @@ from rote.store.files import declared, digest, make_folder, pretty, read_declare
 from rote.store.manifest import Manifest, NearSearch, ScannedWindows, refuse_if_different
 from rote.store.summary import Coverage, SchemeNumbers, Summary
 from rote.store.table import EMPTY, NearColumns, Row, ShardFacts, read_facts, read_shard, write_shard
+from rote.store.variants import Trial, Variants
 from rote.tokens import Example
 
 if TYPE_CHECKING:  # reading a run needs no torch
@@ -191,6 +192,12 @@ class StoredRun:
         records = [json.loads(line) for line in filter(None, lines.split("\n"))]
         return declared(records, list[StoredExample], path, _AGAIN)
 
+    @property
+    def variants(self) -> list[Trial] | None:
+        """What came of trying some windows after other steps; None where nothing was tried."""
+        path = self.folder / "variants.json"
+        return read_declared(path, Variants, _AGAIN).trials if path.is_file() else None
+
     @cached_property
     def texts(self) -> Passages:
         """The texts behind the rows."""
@@ -250,7 +257,9 @@ def begin(folder: Path, manifest: Manifest, *, content: Mapping[str, bytes]) -> 
 
 def _refuse_foreign(folder: Path, content: Mapping[str, bytes]) -> None:
     """A folder without a manifest may hold a run's very beginning, but nothing that the run would take over."""
-    taken_over = [folder / name for name in ("summary.json", "report.html")] + StoredRun(folder).shards()
+    taken_over = [folder / name for name in ("summary.json", "report.html", "variants.json")] + StoredRun(
+        folder
+    ).shards()
     foreign = [path for path in taken_over if path.exists()]
     for name, data in content.items():
         path = folder / name
@@ -276,6 +285,10 @@ def add_shard(
 ) -> None:
     """Store one shard. `near`: the near-verbatim columns, a row for each result."""
     write_shard(_shard(folder, index), examples, results, facts, near)
+
+
+def add_variants(folder: Path, variants: Variants) -> None:
+    write_whole(folder / "variants.json", pretty(variants))
 
 
 def finish(folder: Path, summary: Summary) -> None:

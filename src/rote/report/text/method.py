@@ -9,6 +9,7 @@ from rote.report.keys import derived
 from rote.report.text import numbers
 from rote.report.text.near import near_method
 from rote.report.text.rate import sample_facts
+from rote.report.text.variants import variant_warnings, variants_fact
 from rote.scheme import Scheme
 from rote.store.manifest import Source
 from rote.store.run import Finished
@@ -92,7 +93,10 @@ def method(run: Finished) -> list[tuple[str, str]]:
         ("Early stop", _early_stop(run)),
         *near_method(run.manifest.near),
     ]
-    warned = derived(len(run.summary.warnings), "summary/warnings", run.summary.examples)
+    if run.summary.variants is not None:
+        facts.append(("Other forms", variants_fact(run)))
+    count = len(run.summary.warnings) + len(variant_warnings(run))
+    warned = derived(count, "summary/warnings", run.summary.examples)
     versions = run.manifest.versions
     return [
         *facts,

@@ -12,6 +12,7 @@ from rote.report.text import numbers
 from rote.report.text.method import cost, numeric_doubt, parts_within
 from rote.report.text.rate import sample_facts, sampled_headline, sampled_lede, sampled_lines
 from rote.report.text.spots import longest_sentence
+from rote.report.text.variants import variant_warnings
 from rote.store.run import Finished
 from rote.store.summary import NearSummary
 
@@ -158,7 +159,7 @@ def near_sentence(run: Finished, near: NearSummary) -> str:
 
 def summary_lines(run: Finished) -> list[str]:
     """The run's headline numbers for a terminal, a line each, under the manifest's first scheme."""
-    lines = [headline(run), lede(run), ""]
+    lines = [headline(run), lede(run), *variant_warnings(run), ""]
     rows = provenance(run)
     if run.drawn:
         lines += sampled_lines(run)
