@@ -60,9 +60,9 @@ def make_run(folder: Path, text: str, tokenizer: Any, *, near: bool, seed: int =
     manifest = Manifest(
         format=FORMAT, kind="scan", created=now(), model=MODEL,
         source=Source(name="books.txt", sha256=digest(text), characters=len(text)),
-        windows=ScannedWindows(prefix=50, suffix=50, stride=10), dropped=0, schemes=[str(Scheme())], tau=0.001,
-        stop_early=False, batch_size="auto", batch_tokens=None, near=NEAR if near else None, logit_tolerance=0.0005,
-        shard_examples=SHARD,
+        windows=ScannedWindows(prefix=50, suffix=50, stride=10, unit="tokens"), dropped=0,
+        schemes=[str(Scheme())], tau=0.001, stop_early=False, batch_size="auto", batch_tokens=None,
+        near=NEAR if near else None, logit_tolerance=0.0005, shard_examples=SHARD,
         shards=math.ceil(len(examples) / SHARD), versions=made_with(),
     )  # fmt: skip
     begin(folder, manifest, content={"text.txt": text.encode()})
@@ -73,7 +73,7 @@ def make_run(folder: Path, text: str, tokenizer: Any, *, near: bool, seed: int =
         extra = [_near(example, found, text) for example, found in zip(part, results, strict=True)] if near else []
         add_shard(folder, index, part, results, ShardFacts(seconds=1.0, warnings=[]), extra)
     run = Run(folder)
-    finish(folder, summarise(manifest, run.scores, run.facts()))
+    finish(folder, summarise(manifest, run.scores, run.facts(), None))
     return run
 
 

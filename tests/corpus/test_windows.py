@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import rote.corpus.windows as module
 from rote import Windows
-from rote.corpus.windows import beginning_ends, window_starts, windows
+from rote.corpus.windows import ready, window_starts, windows
 from rote.errors import InputError
 from rote.tokens import Example
 from tests.cases import cases
@@ -105,6 +105,11 @@ def as_reference(examples: list[Example]) -> list[Window]:
     return found
 
 
+def suffix_ends(example: Example) -> list[int]:
+    """Where in the text the first token of the suffix ends, the first two, and so on."""
+    return [(example.suffix_start or 0) + end for end in example.token_ends or ()]
+
+
 PIECES = [
     "Alice was beginning ",
     " cat.\n\n",
@@ -174,7 +179,7 @@ def test_a_book() -> None:
     tokenizer = bundled()
     text = ALICE[:30000]
     found = windows(text, tokenizer, Windows(stride=10))
-    assert len(window_starts(len(text), 10)) == 3000
+    assert len(window_starts(ready(text), Windows())) == 3000
     assert 2950 < len(found) < 3000
     assert [example.start for example in found] == list(range(0, 10 * len(found), 10))
     for example in found:
@@ -305,11 +310,11 @@ def test_too_short_texts_and_the_count_of_windows() -> None:
     assert windows("a short text", bundled()) == []
     assert windows("abcd", single_bytes(), Windows(prefix=2, suffix=3)) == []
     assert len(windows("abcde", single_bytes(), Windows(prefix=2, suffix=3))) == 1
-    assert [len(window_starts(length, 10)) for length in (0, 1, 10, 11, 20, 21)] == [0, 1, 1, 2, 2, 3]
+    assert [len(window_starts(ready("x" * n), Windows())) for n in (1, 10, 11, 20, 21)] == [1, 1, 2, 2, 3]
     text = "x" * 25
     found = windows(text, single_bytes(), Windows(prefix=2, suffix=3, stride=7))
     assert [example.start for example in found] == [0, 7, 14]
-    assert len(window_starts(len(text), 7)) - len(found) == 1
+    assert len(window_starts(ready(text), Windows(stride=7))) - len(found) == 1
 
 
 REGIONS = (
@@ -331,7 +336,7 @@ def test_within_keeps_the_windows_that_start_there(text: str, regions: list[tupl
     everywhere = windows(text, trained(), Windows(prefix=2, suffix=3, stride=stride))
     found = windows(text, trained(), Windows(prefix=2, suffix=3, stride=stride), within=within)
     assert found == [example for example in everywhere if example.start in inside]
-    starts = list(window_starts(len(text), stride, within))
+    starts = list(window_starts(ready(text), Windows(stride=stride), within))
     assert starts == [s for s in range(0, len(text), stride) if s in inside]
 
 
@@ -349,7 +354,7 @@ def test_where_beginnings_of_suffixes_end(name: str, text: str, stride: int) -> 
     tokenizer = TOKENIZERS[name]()
     whole = windows(text, tokenizer, Windows(prefix=3, suffix=5, stride=stride))[:3]
     asked = [(example.start or 0, tokens) for example in whole for tokens in range(1, 6)]
-    ends = beginning_ends(text, tokenizer, asked, prefix=3, suffix=5)
+    ends = [end for example in whole for end in suffix_ends(example)]
     by_tokens = {
         (window.start, tokens): window.suffix_end
         for tokens in range(1, 6)
@@ -363,7 +368,7 @@ def test_where_beginnings_of_long_suffixes_end() -> None:
     text = " " * 4000
     for prefix, suffix in ((9, 8), (2, 15), (15, 2)):
         (example,) = windows(text, crossing(), Windows(prefix=prefix, suffix=suffix, stride=4000))
-        ends = beginning_ends(text, crossing(), [(0, n) for n in range(1, suffix + 1)], prefix=prefix, suffix=suffix)
+        ends = suffix_ends(example)
         assert ends == [64 * (prefix + n) for n in range(1, suffix + 1)]
         assert ends[-1] == example.suffix_end
 
@@ -374,9 +379,10 @@ def test_sizes_unless_given() -> None:
 
 
 def test_regions_may_touch_and_fill_the_text() -> None:
-    assert list(window_starts(20, 3, [(0, 5), (5, 6), (6, 20)])) == list(range(0, 20, 3))
-    assert list(window_starts(20, 7, [(7, 8), (13, 15)])) == [7, 14]
-    assert list(window_starts(20, 7, [])) == []
+    text = ready("x" * 20)
+    assert list(window_starts(text, Windows(stride=3), [(0, 5), (5, 6), (6, 20)])) == list(range(0, 20, 3))
+    assert list(window_starts(text, Windows(stride=7), [(7, 8), (13, 15)])) == [7, 14]
+    assert list(window_starts(text, Windows(stride=7), [])) == []
 
 
 def test_progress_reaches_the_total(monkeypatch: pytest.MonkeyPatch) -> None:

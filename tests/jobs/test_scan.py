@@ -229,7 +229,7 @@ def test_killed_around_every_file_that_appears(
     monkeypatch.setattr(os, "replace", dying)
     rote.scan(model, text, out=tmp_path / "counted", windows=SIZES)
     total = writes
-    assert total == 8  # text, manifest, four shards, summary, report
+    assert total == 9  # text, manifest, four shards, variants, summary, report
     for number in range(1, total + 1):
         folder = tmp_path / str(number)
         writes, fatal = 0, number

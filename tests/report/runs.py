@@ -56,7 +56,7 @@ def manifest(
         created=CREATED,
         source=Source(name=name, sha256="ab" * 32, characters=characters if scanned else None),
         model=model,
-        windows=ScannedWindows(prefix=50, suffix=50, stride=10) if scanned else None,
+        windows=ScannedWindows(prefix=50, suffix=50, stride=10, unit="tokens") if scanned else None,
         dropped=dropped,
         schemes=list(schemes),
         tau=tau,

@@ -210,16 +210,17 @@ def longest(scores: pl.DataFrame, thresholds: Sequence[float] = (0.01, 0.1, 0.5,
 
 
 def _longest(scores: pl.DataFrame, tokens: int, log_prob: float, row: int, exact: bool) -> Longest:
-    own = {name: scores[name][row] for name in ("start", "suffix_start", "token_ends") if name in scores.columns}
-    start, ends = own.get("suffix_start"), own.get("token_ends")
+    start, suffix_start, ends = (
+        scores[name][row] if name in scores.columns else None for name in ("start", "suffix_start", "token_ends")
+    )
     return Longest(
         tokens=tokens,
         log_prob=log_prob,
         example_id=scores["example_id"][row],
-        start=own.get("start"),
-        suffix_start=start,
-        suffix_end=None if start is None or ends is None else start + ends[tokens - 1],
+        start=start,
+        suffix_start=suffix_start,
         exact=exact,
+        suffix_end=None if suffix_start is None or ends is None else suffix_start + ends[tokens - 1],
     )
 
 

@@ -16,15 +16,18 @@ from rote.store.files import FORMAT
 from rote.store.manifest import Manifest
 from rote.store.summary import LookedAt, SchemeNumbers, Summary
 from rote.store.table import ShardFacts
+from rote.store.variants import Trial
 
 THRESHOLDS = (0.01, 0.1, 0.5, 0.75)
 """The probabilities at which coverage is told."""
 
 
-def summarise(manifest: Manifest, scores: pl.DataFrame, facts: Sequence[ShardFacts]) -> Summary:
-    """What a run comes to under each of its schemes: all of it follows from its manifest and its shards.
+def summarise(
+    manifest: Manifest, scores: pl.DataFrame, facts: Sequence[ShardFacts], variants: list[Trial] | None
+) -> Summary:
+    """What a run comes to under each of its schemes: it follows from manifest, shards, and what of it was tried anew.
 
-    So summary.json is written for other programs, and never read: what stands in a summary is worked out anew.
+    So summary.json is written for other programs, and never read: what stands in a summary is worked out again.
     """
     logit_tolerance = manifest.logit_tolerance
     most_tokens = int(scores["ranks"].list.len().max() or 0)  # type: ignore[arg-type]
@@ -61,6 +64,7 @@ def summarise(manifest: Manifest, scores: pl.DataFrame, facts: Sequence[ShardFac
         versions=manifest.versions,
         looked_at=_looked_at(first, manifest),
         sampling=manifest.sampling,
+        variants=variants or None,
         schemes=schemes,
     )
 

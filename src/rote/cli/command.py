@@ -177,7 +177,7 @@ def _put_together(of: str, known: tuple[Item, ...], given: Mapping[Item, Any], a
             f"{argument(next(iter(own)))} is an option of {argument(of)}; give {argument(of)} as well, or leave it out."
         )
     if (flag is not None and flag in given) or (flag is None and own):
-        asked[of] = made = replace(group, **own)
+        asked[of] = made = type(group)(**own)
         for name, value in own.items():
             if getattr(made, name) != value:  # set aside without a word, as a default would be
                 beside = ", ".join(argument(other, said) for other, said in own.items() if other != name)

@@ -38,7 +38,8 @@ def progress() -> Iterator[Any]:
         names = {"places": "looking for places", "windows": "cutting windows", "scored": "scoring"}
         names |= {"listed": "going through the corpus", "drawn": "drawing examples", "generated": "generating"}
         names |= {"compared": "comparing with the truth", "exported": "exporting", "figures": "drawing"}
-        names |= {"page": "writing the page", "loaded": "loading the model", "packed": "packing"}
+        names |= {"tried": "trying other spaces, quotes and line breaks", "packed": "packing"}
+        names |= {"page": "writing the page", "loaded": "loading the model"}
 
         def tell(what: str, done: int, total: int) -> None:
             if what not in tasks:

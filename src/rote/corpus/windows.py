@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from rote.corpus.normalise import Normalised, normalised
 from rote.errors import InputError, argument
-from rote.options import Prefix, Stride, Suffix, require_kind, require_whole, settle
+from rote.options import Option, Stride, require_kind, require_known, require_whole, settle
 from rote.progress import Progress, quiet
 from rote.tokens import Example
 
@@ -24,15 +28,40 @@ CHUNK = 1024
 """Slices of the first size that are tokenised at once: enough to use every core, few enough to hold in memory."""
 
 
+Unit = Literal["tokens", "characters"]
+USUAL: dict[Unit, int] = {"tokens": 50, "characters": 250}
+"""How long prefixes and suffixes are where nothing is said."""
+
+_USUAL = ", ".join(f"{length} {unit}" for unit, length in USUAL.items())
+
+ALONE = "\u3041-\u3096\u309d-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+"""Characters of writing without spaces between words, each a word of its own: Chinese characters and kana."""
+
+BORDER = re.compile(
+    rf"(?<=\S)(?=\s)|(?<=\S)(?=[{ALONE}])|(?<=[{ALONE}])(?![\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef])"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How a text is cut: an example of `prefix` + `suffix` tokens starts every `stride` characters."""
+    """How a text is cut: an example of `prefix` + `suffix` tokens starts every `stride` characters.
 
-    prefix: Prefix = 50
-    suffix: Suffix = 50
+    With `unit="characters"`, prefix and suffix are measured in characters instead and end with a word, so that they
+    are the same whatever the tokenizer is.
+    """
+
+    prefix: Annotated[int, Option("Length of the prompt.", default=_USUAL)] = None  # type: ignore[assignment]
+    suffix: Annotated[int, Option("Length of what must come back.", default=_USUAL)] = None  # type: ignore[assignment]
     stride: Stride = 10
+    unit: Annotated[
+        Unit, Option("What prefix and suffix count; characters end with a word, the same for all models.")
+    ] = "tokens"
 
     def __post_init__(self) -> None:
+        require_known("unit", self.unit, USUAL)
+        for name in ("prefix", "suffix"):
+            if getattr(self, name) is None:
+                settle(self, name, USUAL[self.unit])
         for name in ("prefix", "suffix", "stride"):
             settle(self, name, require_whole(name, getattr(self, name)))
 
@@ -41,22 +70,36 @@ Regions = Sequence[Sequence[int]]
 """Parts of a text as [start, end) pairs of code points, in order, none overlapping the next."""
 
 
-def window_starts(text_length: int, stride: int, within: Regions | None = None) -> Sequence[int]:
-    """Where windows start in a text of `text_length` code points: every `stride`, `within` regions or everywhere.
+def window_starts(ready: Normalised, cut: Windows, within: Regions | None = None) -> Sequence[int]:
+    """Where windows start in a text as it is cut: every `stride`, `within` regions of the original or everywhere.
 
-    Those that turn out too short to keep are among them.
+    By characters, where the next word does. Those that turn out too short to keep are among them.
     """
+    starts: Sequence[int] = range(0, len(ready.text), cut.stride)
+    if cut.unit == "characters":
+        words = word_borders(ready.text)[:-1]
+        places = np.searchsorted(words, starts)
+        starts = words[np.unique(places[places < words.size])].tolist()
     if within is None:
-        return range(0, text_length, stride)
-    end = 0
+        return starts
+    end, length = 0, int(ready.borders[-1])
+    inside = np.zeros(length + 1, dtype=np.bool_)
     for region in within:
-        if len(region) != 2 or not end <= region[0] < region[1] <= text_length:
+        if len(region) != 2 or not end <= region[0] < region[1] <= length:
             raise InputError(
                 f"{argument('within')} has the region {list(region)}; give [start, end) pairs in order that do not "
-                f"overlap, inside the text's {text_length} characters."
+                f"overlap, inside the text's {length} characters."
             )
         end = region[1]
-    return [start for first, last in within for start in range(-(-first // stride) * stride, last, stride)]
+        inside[region[0] : end] = True
+    return [start for start in starts if inside[ready.borders[start]]]
+
+
+def word_borders(text: str) -> NDArray[np.int64]:
+    """Where words end, and 0. The space before a word belongs to it, as most tokenizers have it."""
+    end = len(text.rstrip())
+    inner = (match.start() for match in BORDER.finditer(text, 0, end))
+    return np.unique(np.fromiter((0, *inner, end), dtype=np.int64))
 
 
 def windows(
@@ -64,21 +107,33 @@ def windows(
     tokenizer: Any,
     cut: Windows = Windows(),
     *,
+    normalise: Sequence[str] = (),
     within: Regions | None = None,
     progress: Progress | None = None,
 ) -> list[Example]:
     """Examples of `cut.prefix` + `cut.suffix` tokens from windows that start every `cut.stride` code points of `text`.
 
-    With `within`, those of them that start in these regions of the text; they may end outside.
+    With `within`, those of them that start in these regions of the text; they may end outside. With `normalise`, the
+    text is cut after these steps, and `stride` counts what they leave; all places are those of `text` as given.
 
     Each window is tokenised on its own, as plain text: no special tokens are added, and a control token's name that
     stands in the text is a string like any other (as far as the tokenizer can tell them apart). The spans are code
     points of `text` as given and leave no gap: a token that holds part of a character covers all of it, and a
     character that the tokenizer's normaliser merged away belongs to the token before it. Windows that the end of the
-    text leaves with too few tokens are dropped: `len(window_starts(len(text), cut.stride, within)) - len(result)`.
+    text leaves too short are dropped: `len(window_starts(ready(text), cut, within)) - len(result)`.
+
+    By characters, a window starts where the first word at or after its place does; prefix and suffix end with the last
+    word that ends within their length, or with the only one. They are tokenised together if a token ends where the
+    prefix does; those that had to be tokenised apart say so in their metadata.
 
     `progress` counts "windows" as they are finished, dropped ones included.
     """
+    prepared = ready(text, normalise)
+    return cut_windows(prepared, plain_backend(tokenizer), cut, window_starts(prepared, cut, within), progress)
+
+
+def ready(text: str, steps: Sequence[str] = ()) -> Normalised:
+    """A text as it is cut, after these steps; what is no text is refused."""
     require_kind("text", text, str, "a text")
     if not text:
         raise InputError("the text is empty: there is nothing to cut windows from. Give at least one character.")
@@ -88,28 +143,120 @@ def windows(
             f"character {lone} of the text (U+{ord(text[lone]):04X}) is half of a surrogate pair, which is not text. "
             "Decode the text as strict UTF-8, or replace that character."
         )
-    backend = plain_backend(tokenizer)
-    starts = window_starts(len(text), cut.stride, within)
-    tell = progress or quiet
+    prepared = normalised(text, steps)
+    if not prepared.text:
+        raise InputError(f"{argument('normalise')} leaves nothing of the text. Give a text with words in it.")
+    return prepared
+
+
+def cut_at(text: str, tokenizer: Any, cut: Windows, steps: Sequence[str], starts: Sequence[int]) -> list[Example]:
+    """The windows that start at these characters of `text`, as a scan with these steps cut them.
+
+    In the order of `starts`; without those that the end of the text leaves too short, and without starts of which the
+    steps left nothing: no window starts there.
+    """
+    prepared = ready(text, steps)
+    places = np.searchsorted(prepared.borders[:-1], starts)
+    kept = [int(p) for p, s in zip(places, starts, strict=True) if p < len(prepared.text) and prepared.borders[p] == s]
+    return cut_windows(prepared, plain_backend(tokenizer), cut, kept)
+
+
+def cut_windows(
+    prepared: Normalised, backend: Tokenizer, cut: Windows, starts: Sequence[int], progress: Progress | None = None
+) -> list[Example]:
+    """The windows at `starts` of a text as it is cut, in order, without those that are too short."""
+    text, tell = prepared.text, progress or quiet
+    words = word_borders(text) if cut.unit == "characters" else None
     shared: dict[int, int] = {}
     examples: list[Example] = []
     for first in range(0, len(starts), CHUNK):
         chunk = starts[first : first + CHUNK]
-        examples += windows_at(text, backend, chunk, prefix=cut.prefix, suffix=cut.suffix, shared=shared)
+        if words is None:
+            found: Iterable[Example] = windows_at(
+                text, backend, chunk, prefix=cut.prefix, suffix=cut.suffix, shared=shared
+            )
+        else:
+            found = _words_at(text, backend, chunk, cut, words)
+        examples += found if not prepared.changed else [_placed(example, prepared.borders) for example in found]
         tell("windows", first + len(chunk), len(starts))
     return examples
 
 
-def beginning_ends(
-    text: str, tokenizer: Any, beginnings: Sequence[tuple[int, int]], *, prefix: int, suffix: int
-) -> list[int]:
-    """For each (start of a window that `windows` gives, tokens): where its suffix's first so many tokens end."""
-    backend = plain_backend(tokenizer)
-    ends = []
-    for start, tokens in beginnings:
-        ((_, encoding, length),) = _encodings(text, backend, [start], prefix + suffix)
-        ends.append(start + _end(encoding, prefix + tokens, length))
-    return ends
+def _placed(example: Example, borders: NDArray[np.int64]) -> Example:
+    """An example of a text as it was cut, with its places in the original."""
+    start, first, end = example.start, example.suffix_start, example.suffix_end
+    assert start is not None
+    assert first is not None
+    assert end is not None
+    assert example.token_ends is not None
+    ends = borders[first + np.array(example.token_ends)] - borders[first]
+    return replace(
+        example,
+        id=f"w{borders[start]}",
+        start=int(borders[start]),
+        suffix_start=int(borders[first]),
+        suffix_end=int(borders[end]),
+        token_ends=tuple(ends.tolist()),
+    )
+
+
+def _words_at(
+    text: str, backend: Tokenizer, starts: Sequence[int], cut: Windows, words: NDArray[np.int64]
+) -> Iterator[Example]:
+    """The windows of whole words at `starts`, in order, without those that are too short."""
+    for start in starts:
+        border = _word_end(words, start, cut.prefix)
+        end = _word_end(words, border, cut.suffix)
+        if border + cut.suffix > len(text) or border >= end:
+            continue
+        prefix, suffix, ends, together = _split(text[start:end], border - start, backend)
+        if prefix and suffix:
+            yield Example(
+                id=f"w{start}",
+                prefix=prefix,
+                suffix=suffix,
+                start=start,
+                suffix_start=border,
+                suffix_end=end,
+                metadata={} if together else {"apart": True},
+                token_ends=ends,
+            )
+
+
+def _word_end(words: NDArray[np.int64], start: int, length: int) -> int:
+    """Where the last word ends that does so within `length` characters of `start`, or else the first one."""
+    own = int(np.searchsorted(words, start))
+    last = int(np.searchsorted(words, start + length, side="right")) - 1
+    return int(words[min(max(last, own + 1), words.size - 1)])
+
+
+def split_at(text: str, border: int, backend: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+    """The tokens before and after a border between two characters, and whether they were tokenised together.
+
+    They are where a token border falls there; else each part is tokenised on its own, as plain text.
+    """
+    prefix, suffix, _, together = _split(text, border, backend)
+    return prefix, suffix, together
+
+
+def _split(
+    text: str, border: int, backend: Tokenizer
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool]:
+    """As `split_at`, with where each token of the second part ends in it."""
+    whole: Any = backend.encode(text, add_special_tokens=False)
+    offsets = whole.offsets
+    first = next((i for i, (start, _) in enumerate(offsets) if start >= border), len(offsets))
+    if (
+        0 < first < len(offsets)
+        and max(end for _, end in offsets[:first]) <= border
+        and min(start for start, _ in offsets[first:]) >= border
+        and not text[border : offsets[first][0]].strip()  # else a character was merged into the token before
+    ):
+        ends = [end - border for end in _token_ends(whole, first, len(whole), len(text))]
+        return tuple(whole.ids[:first]), tuple(whole.ids[first:]), tuple(ends), True
+    one, two = (backend.encode(part, add_special_tokens=False) for part in (text[:border], text[border:]))
+    ends = _token_ends(two, 0, len(two), len(text) - border) if len(two) else []
+    return tuple(one.ids), tuple(two.ids), tuple(ends), False
 
 
 def windows_at(

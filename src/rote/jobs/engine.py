@@ -15,6 +15,7 @@ from rote.analysis.summary import summarise
 from rote.errors import InputError, argument
 from rote.extraction.near.options import Near
 from rote.jobs.open import Run
+from rote.jobs.variants import try_variants
 from rote.models.base import LogitModel, ScoringModel, TokenModel, with_logits
 from rote.options import BatchSize, folder_of, require_flag, require_kind, require_tau, settle
 from rote.progress import Progress, stopping
@@ -119,6 +120,7 @@ def manifest_of(
     *,
     windows: ScannedWindows | None = None,
     dropped: int = 0,
+    apart: int | None = None,
     sampling: Sampling | None = None,
     sweep: SweptLengths | None = None,
 ) -> Manifest:
@@ -132,6 +134,7 @@ def manifest_of(
         model=model.identity(),
         windows=windows,
         dropped=dropped,
+        apart=apart,
         schemes=[str(scheme) for scheme in job.schemes],
         tau=job.tau,
         stop_early=job.stop_early,
@@ -172,7 +175,8 @@ def complete(folder: Path, manifest: Manifest, content: Mapping[str, bytes], job
                 _score_shard(folder, index, part, job, _from(tell, index * size, total))
             tell("scored", index * size + len(part), total)
         run = Run(folder)
-        finish(folder, summarise(manifest, run.scores, run.facts()))
+        try_variants(run, job.model, job.batch_size, tell)
+        finish(folder, summarise(manifest, run.scores, run.facts(), run.variants))
         run.report(progress=tell)
     return run
 

@@ -171,8 +171,10 @@ def script(manifest: Manifest) -> str:
         "out": repr("again"),
     }
     if windows is not None:
-        cut = {"prefix": windows.prefix, "suffix": windows.suffix, "stride": windows.stride}
-        arguments = {"windows": f"rote.Windows({_listed(cut)})", "within": repr(windows.within), **arguments}
+        cut = {name: getattr(windows, name) for name in ("prefix", "suffix", "stride", "unit")}
+        steps = repr(list(manifest.source.steps))
+        own = {"windows": f"rote.Windows({_listed(cut)})", "normalise": steps, "within": repr(windows.within)}
+        arguments = {**own, **arguments}
     called = "scan" if windows else "score"
     lines = [f"    {name}={value}," for name, value in arguments.items()]
     return "\n".join(

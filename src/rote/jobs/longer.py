@@ -38,7 +38,7 @@ def longer(
     `within` which regions the windows start. None: the scan has no hot-spot at `at`, and nothing was written.
     """
     check_at(at)
-    given, wanted = as_run(run), Windows(prefix, suffix, stride)
+    given, wanted = as_run(run), Windows(prefix, suffix, stride)  # of tokens, whatever the scan's were
     scanned, tell = finished_scan(given), progress or quiet
     spots = hot_spots(scanned.rows, scanned.length, at)
     if not spots:
@@ -51,7 +51,8 @@ def longer(
     check_context(own, prefix, suffix)
     folder = given.folder.with_name(f"{given.folder.resolve().name}-longer") if out is None else folder_of(out)
     with resumable(folder):
-        within = starts_before(scanned.text, own.tokenizer, [(spot.start, spot.end) for spot in spots], wanted, tell)
+        regions = [(spot.start, spot.end) for spot in spots]
+        within = starts_before(scanned.text, own.tokenizer, regions, wanted, tell, scanned.manifest.source.steps)
     if not within:
         raise InputError(
             f"no window at {argument('stride', stride)} has its suffix start in a hot-spot; use a smaller one."
@@ -59,30 +60,35 @@ def longer(
     manifest = scanned.manifest
     return scan(
         own, scanned.text, out=folder, name=manifest.source.name, windows=wanted, within=within,
-        schemes=manifest.schemes, tau=manifest.tau, batch_size=batch_size, progress=progress,
+        normalise=manifest.source.steps, schemes=manifest.schemes, tau=manifest.tau, batch_size=batch_size,
+        progress=progress,
     )  # fmt: skip
 
 
 def starts_before(
-    text: str, tokenizer: Any, regions: Sequence[tuple[int, int]], wanted: Windows, tell: Progress
-) -> list[tuple[int, int]]:
+    text: str, tokenizer: Any, regions: Sequence[tuple[int, int]], wanted: Windows, tell: Progress,
+    steps: Sequence[str] = (),
+) -> list[tuple[int, int]]:  # fmt: skip
     """Where windows must start for their suffixes to start in `regions`: [start, end) pairs, as `within` takes them.
 
     How many characters a prefix takes depends on its tokens, so every prefix of the text is cut to see where it ends.
     """
-    stride = wanted.stride
-    prefixes = Windows(wanted.prefix, 1, stride)
-    cut = windows(text, tokenizer, prefixes, progress=lambda what, done, total: tell("places", done, total))
+    prefixes = Windows(wanted.prefix, 1, wanted.stride)
+    cut = windows(
+        text, tokenizer, prefixes, normalise=steps, progress=lambda what, done, total: tell("places", done, total)
+    )
     inside = np.zeros(len(text) + 1, dtype=np.bool_)
     for start, end in regions:
         inside[start:end] = True
-    starts = [e.start for e in cut if e.start is not None and e.suffix_start is not None and inside[e.suffix_start]]
     within: list[tuple[int, int]] = []
-    for start in starts:
-        if within and start < within[-1][1] + stride:  # the window after the last one
-            within[-1] = (within[-1][0], start + 1)
-        else:
-            within.append((start, start + 1))
+    last = -1
+    for number, example in enumerate(cut):
+        assert example.start is not None
+        assert example.suffix_start is not None
+        if inside[example.suffix_start]:
+            first = within.pop()[0] if within and last == number - 1 else example.start
+            within.append((first, example.start + 1))
+            last = number
     return within
 
 

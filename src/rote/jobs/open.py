@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from rote.analysis.summary import summarise
-from rote.corpus.windows import plain_backend, windows_at
+from rote.corpus.windows import cut_at
 from rote.errors import InputError, RoteError, RunError, argument
 from rote.frames import FrameKind
 from rote.models.base import LogitModel, ModelOptions, load
@@ -112,7 +112,7 @@ class Run(_Handle, StoredRun):
     def summary(self) -> Summary:
         """What the run came to, worked out from its rows. One that has not ended, or was changed since, is refused."""
         _ = self.seal
-        return summarise(self.manifest, self.scores, self.facts())
+        return summarise(self.manifest, self.scores, self.facts(), self.variants)
 
     @property
     def finished(self) -> Finished:
@@ -159,8 +159,7 @@ class Run(_Handle, StoredRun):
             stored = {entry.id: entry for entry in self.examples}
             ids = [(name, stored[name]) for name in rows["example_id"]]
             return [Example(name, tuple(entry.prefix), tuple(entry.suffix)) for name, entry in ids]
-        backend = plain_backend(tokenizer)
-        made = windows_at(text, backend, rows["start"].to_list(), prefix=cut.prefix, suffix=cut.suffix, shared={})
+        made = cut_at(text, tokenizer, cut, self.manifest.source.steps, rows["start"].to_list())
         if len(made) < rows.height:
             raise RunError(f"not all windows of {self.folder} can be cut from its text again with this tokenizer.")
         return made

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from rote.analysis.summary import THRESHOLDS
 from rote.corpus.formats import Text, as_text
-from rote.corpus.windows import Regions, Windows, window_starts
-from rote.corpus.windows import windows as cut_windows
+from rote.corpus.normalise import KNOWN, typed_steps
+from rote.corpus.windows import Regions, Windows, cut_windows, plain_backend, ready, window_starts
 from rote.errors import InputError, argument
 from rote.extraction.near.options import NearIf
 from rote.jobs.engine import Job, check_job, complete, manifest_of, resumable, run_folder
@@ -25,6 +26,10 @@ def scan(
     text: Annotated[Text, Option("A UTF-8 text file.", default="Alice in Wonderland, bundled")] = BUNDLED_TEXT,
     *,
     windows: Windows = Windows(),
+    normalise: Annotated[
+        Sequence[str],
+        Option(f"Steps to take before the text is cut: {KNOWN}.", default="none", parse=typed_steps),
+    ] = (),
     within: Regions | None = None,
     schemes: Schemes = Scheme(),
     tau: Tau = TAU,
@@ -38,9 +43,11 @@ def scan(
     """Score sliding windows over a text and write a run folder; a folder that holds part of this run is continued.
 
     `text` is a text, or the Path of a file; `name` is what reports call it. `within`: regions of the text, as [start,
-    end) pairs, in which windows may start; rates are then those of a choice of windows. With `stop_early`, windows that
-    are certain to end below `tau` are given up after a few tokens: cheaper on text that is not memorized, at the price
-    of exact numbers below tau. `near` asks for near-verbatim extraction as well: rote.Near() for its defaults.
+    end) pairs, in which windows may start; rates are then those of a choice of windows. `normalise`: steps that make
+    the text like those that models read, as in ["line-ends", "spaces"]; places are still those of the text as given.
+    With `stop_early`, windows that are certain to end below `tau` are given up after a few tokens: cheaper on text that
+    is not memorized, at the price of exact numbers below tau. `near` asks for near-verbatim extraction as well:
+    rote.Near() for its defaults.
     """
     require_kind("windows", windows, Windows, "a rote.Windows")
     content, own_name = as_text(text)
@@ -53,27 +60,31 @@ def scan(
         )
     folder = run_folder(out, name, model)
     with resumable(folder):
-        examples = cut_windows(content, model.tokenizer, windows, within=within, progress=tell)
+        prepared = ready(content, normalise)
+        starts = window_starts(prepared, windows, within)
+        examples = cut_windows(prepared, plain_backend(model.tokenizer), windows, starts, tell)
         if not examples:
             _refuse_short(content, name, windows, within)
         job = Job(model, examples, asked, tau, stop_early, near, batch_size)
         check_job(job)
         manifest = manifest_of(
             job,
-            Source(name=name, sha256=digest(content), characters=len(content)),
+            Source(name=name, sha256=digest(content), characters=len(content), normalised=prepared.changed or None),
             windows=ScannedWindows(
                 prefix=windows.prefix,
                 suffix=windows.suffix,
                 stride=windows.stride,
+                unit=windows.unit,
                 within=None if within is None else [(start, end) for start, end in within],
             ),
-            dropped=len(window_starts(len(content), windows.stride, within)) - len(examples),
+            dropped=len(starts) - len(examples),
+            apart=sum("apart" in example.metadata for example in examples) if windows.unit == "characters" else None,
         )
         return complete(folder, manifest, {"text.txt": content.encode("utf-8", "surrogatepass")}, job, tell)
 
 
 def _refuse_short(text: str, name: str, cut: Windows, within: Regions | None) -> None:
-    size = f"{cut.prefix} + {cut.suffix} tokens"
+    size = f"{cut.prefix} + {cut.suffix} {cut.unit}"
     shorter = f"Use shorter windows ({argument('prefix')}, {argument('suffix')})"
     if within is not None:
         raise InputError(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import polars as pl
 
 from rote.analysis.quotes import best_window, occurrences, similar
-from rote.corpus.windows import Windows, windows
+from rote.corpus.windows import cut_at
 from rote.errors import InputError, ModelError, RoteError, argument
 from rote.jobs.compare import Side, open_sides
 from rote.jobs.open import RunLike
@@ -253,13 +253,8 @@ def _stored_ids(side: Side, example_id: str) -> tuple[list[int], list[int]]:
 
 
 def _cut_again(side: Side, row: Row, tokenizer: Any) -> tuple[list[int], list[int]]:
-    text, sizes = side.run.text or "", side.of.windows
-    rest = text[row["start"] :]
-    cut = windows(rest, tokenizer, Windows(sizes.prefix, sizes.suffix, len(rest)))
-    if not cut or [cut[0].suffix_start, cut[0].suffix_end] != [
-        row["suffix_start"] - row["start"],
-        row["suffix_end"] - row["start"],
-    ]:
+    cut = cut_at(side.run.text or "", tokenizer, side.of.windows, side.manifest.source.steps, [row["start"]])
+    if not cut or [cut[0].suffix_start, cut[0].suffix_end] != [row["suffix_start"], row["suffix_end"]]:
         raise ModelError(f"{side.run.folder}: its tokenizer no longer cuts the text into the tokens that were scored.")
     return list(cut[0].prefix), list(cut[0].suffix)
 

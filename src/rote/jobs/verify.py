@@ -185,7 +185,7 @@ def _span_problems(run: Run) -> Iterator[str]:
 def _summary(run: Run) -> Finding:
     """Held against what the rows come to; a summary is never read otherwise."""
     written = read_json(run.folder / "summary.json")
-    place = next(_unlike(written, plain(summarise(run.manifest, run.scores, run.facts()))), None)
+    place = next(_unlike(written, plain(summarise(run.manifest, run.scores, run.facts(), run.variants))), None)
     problem = None if place is None else f"summary.json does not follow from the rows: {place} differs"
     return _finding("summary", problem, "summary.json follows from the rows")
 

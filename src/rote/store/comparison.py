@@ -224,6 +224,11 @@ class ComparisonResult:
         return self.kind == "scan"
 
     @property
+    def by_characters(self) -> bool:
+        """Whether the passages are windows that are the same for every tokenizer."""
+        return self.windows is not None and self.windows.unit == "characters"
+
+    @property
     def unit(self) -> str:
         """What one passage is called."""
         return "window" if self.scanned else "example"

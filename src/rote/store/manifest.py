@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import rote
 from rote.corpus.sampling import Draw, Drawn
-from rote.corpus.windows import Windows
+from rote.corpus.windows import Unit, Windows
 from rote.errors import RunError, argument
 from rote.extraction.near.options import Near
 from rote.extraction.text.writing import Plan
@@ -24,7 +24,8 @@ NOT_DECIDING = {"created", "source.name", "sampling.held_out_name", "model.name"
 class Source:
     """What was measured: a text of so many `characters` (`dropped` more at its end, in a seed), or `examples`.
 
-    `sha256` is that of the text or of the examples' tokens, `text_sha256` that of the stored examples.
+    `sha256` is that of the text or of the examples' tokens, `text_sha256` that of the stored examples. `normalised`:
+    the steps that were taken before the text was cut, in their order, and in how many places each changed it.
     """
 
     name: str
@@ -33,6 +34,12 @@ class Source:
     dropped: int | None = None
     text_sha256: str | None = None
     examples: int | None = None
+    normalised: dict[str, int] | None = None
+
+    @property
+    def steps(self) -> list[str]:
+        """The steps that were taken before the text was cut."""
+        return list(self.normalised or ())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +49,7 @@ class ScannedWindows(Windows):
     prefix: int
     suffix: int
     stride: int
+    unit: Unit
     within: list[tuple[int, int]] | None = None
 
 
@@ -90,7 +98,10 @@ class SweptLengths:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """Of a run over a text (a scan) or over given examples (a score run). What may be absent was not asked for."""
+    """Of a run over a text (a scan) or over given examples (a score run). What may be absent was not asked for.
+
+    `apart`: of windows by characters, how many had their prefix and suffix tokenised apart.
+    """
 
     format: int
     kind: Literal["scan", "score"]
@@ -99,6 +110,7 @@ class Manifest:
     model: ModelIdentity
     windows: ScannedWindows | None = None
     dropped: int
+    apart: int | None = None
     schemes: list[str]
     tau: float
     stop_early: bool

@@ -17,6 +17,7 @@ from rote.store.manifest import Manifest, NearSearch, ScannedWindows, refuse_if_
 from rote.store.seal import SEAL, Seal, check_seal, reopen, shards_in, write_seal
 from rote.store.summary import Coverage, SchemeNumbers, Summary
 from rote.store.table import EMPTY, NearColumns, Row, ShardFacts, read_facts, read_shard, write_shard
+from rote.store.variants import Trial, Variants
 from rote.tokens import Example
 
 if TYPE_CHECKING:  # reading a run needs no torch
@@ -200,6 +201,12 @@ class StoredRun:
         records = [json.loads(line) for line in filter(None, lines.split("\n"))]
         return declared(records, list[StoredExample], path, _AGAIN)
 
+    @property
+    def variants(self) -> list[Trial] | None:
+        """What came of trying some windows after other steps; None where nothing was tried."""
+        path = self.folder / "variants.json"
+        return read_declared(path, Variants, _AGAIN).trials if path.is_file() else None
+
     @cached_property
     def texts(self) -> Passages:
         """The texts behind the rows."""
@@ -244,7 +251,8 @@ def begin(folder: Path, manifest: Manifest, *, content: Mapping[str, bytes]) -> 
 
 def _refuse_foreign(folder: Path, content: Mapping[str, bytes]) -> None:
     """A folder without a manifest may hold a run's very beginning, but nothing that the run would take over."""
-    taken_over = [folder / name for name in ("summary.json", "report.html", SEAL)] + StoredRun(folder).shards()
+    taken_over = [folder / name for name in ("summary.json", "report.html", "variants.json", SEAL)]
+    taken_over += StoredRun(folder).shards()
     foreign = [path for path in taken_over if path.exists()]
     for name, data in content.items():
         path = folder / name
@@ -272,10 +280,14 @@ def add_shard(
     write_shard(_shard(folder, index), examples, results, facts, near)
 
 
+def add_variants(folder: Path, variants: Variants) -> None:
+    write_whole(folder / "variants.json", pretty(variants))
+
+
 def finish(folder: Path, summary: Summary) -> Seal:
     """Write the summary, and seal all that the run rests on: not its page, exports or lock, which can be made anew."""
     write_whole(folder / "summary.json", pretty(summary))
-    present = [name for name in ("text.txt", "examples.jsonl") if (folder / name).is_file()]
+    present = [name for name in ("text.txt", "examples.jsonl", "variants.json") if (folder / name).is_file()]
     shards = [f"scores/{path.name}" for path in shards_in(folder)]
     return write_seal(folder, ["manifest.json", "summary.json", *present, *shards])
 

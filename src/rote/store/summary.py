@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from rote.models.base import ModelIdentity
 from rote.store.manifest import Sampling, Source
+from rote.store.variants import Trial
 
 RateName = Literal["greedy_rate", "rate_at_tau", "rate_at_1e_4", "maximum_rate"]
 RATES: tuple[RateName, ...] = get_args(RateName)
@@ -368,4 +369,5 @@ class Summary:
     versions: dict[str, str]
     looked_at: LookedAt | None = None
     sampling: Sampling | None = None
+    variants: list[Trial] | None = None
     schemes: dict[str, SchemeNumbers]

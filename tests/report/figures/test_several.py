@@ -45,7 +45,7 @@ def compared(
         format=FORMAT,
         kind=kind,
         source=Source(name="book.txt", sha256="ab" * 32, characters=LENGTH if scanned else None),
-        windows=ScannedWindows(prefix=50, suffix=50, stride=10) if scanned else None,
+        windows=ScannedWindows(prefix=50, suffix=50, stride=10, unit="tokens") if scanned else None,
         tau=TAU,
         top=0,
         runs=[_run(key, table, scanned=scanned, near=near, named=several_schemes) for key, table in tables.items()],

@@ -209,7 +209,7 @@ def _table_note(table: Mapping[str, Any], unit: str) -> str:
 
 def _meaning(result: ComparisonResult) -> list[str]:
     paragraphs = [P_Z]
-    if result.tokenizers_differ:
+    if result.tokenizers_differ and not result.by_characters:
         paragraphs.append(
             "Models that cut a text into other tokens have other suffixes: p_z over as many longer tokens is one over "
             "more characters."

@@ -41,6 +41,7 @@ from rote.report.text.tables import (
     odds_table,
     schemes_table,
 )
+from rote.report.text.variants import variant_warnings
 from rote.report.text.words import headline, lede, provenance
 from rote.store.run import Finished, Passages, RunView
 from rote.store.summary import Rate
@@ -86,7 +87,7 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
         created_words=_date(run.manifest.created),
         source=numbers.name(shown.manifest.source.name),
         model=numbers.name(shown.manifest.model.name),
-        warnings=[numbers.name(warning) for warning in shown.summary.warnings],
+        warnings=variant_warnings(shown) + [numbers.name(warning) for warning in shown.summary.warnings],
         headline=headline(shown),
         lede=lede(shown),
         provenance=provenance(shown, best),

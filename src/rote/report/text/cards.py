@@ -25,6 +25,7 @@ from rote.report.text.sweep import headline as sweep_headline
 from rote.report.text.sweep import lede as sweep_lede
 from rote.report.text.sweep import sweep_tables
 from rote.report.text.terminal import Lane, lanes, legend, legend_words, passages
+from rote.report.text.variants import variant_warnings
 from rote.report.text.words import headline, lede, near_sentence
 from rote.store.comparison import ComparisonResult
 from rote.store.manifest import ReconstructionManifest
@@ -74,7 +75,11 @@ def run_card(run: RunView) -> str:
     if shown:
         parts.append(table(("strongest passages", "begins"), [(p.facts, p.words) for p in shown]))
     parts.append(sentence(f"{model.name}; scheme {run.scheme}; BOS {numbers.bos(model.bos, model.bos_token)}"))
-    return card(headline(run), *parts, *(sentence(f"Warning: {warning}") for warning in run.summary.warnings))
+    return card(
+        headline(run),
+        *parts,
+        *(sentence(f"Warning: {warning}") for warning in [*variant_warnings(run), *run.summary.warnings]),
+    )
 
 
 def _strip(run: RunView, shown: Sequence[Lane]) -> Markup:

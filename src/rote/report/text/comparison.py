@@ -36,14 +36,19 @@ def notes(result: ComparisonResult) -> list[str]:
     unit, remarks = result.unit, []
     if windows := result.windows:
         remarks.append(
-            f"Windows of {numbers.count(windows.prefix)} + {numbers.counted(windows.suffix, 'token')}, one every "
+            f"Windows of {numbers.count(windows.prefix)} + {numbers.length(windows.suffix, windows.unit)}, one every "
             f"{numbers.counted(windows.stride, 'character')}, matched by where they start."
         )
     if held_out := result.held_out_examples:
         remarks.append(
             f"{numbers.counted(held_out, 'held-out example')} left out; rote report compares each run with them."
         )
-    if result.tokenizers_differ:
+    if result.tokenizers_differ and result.by_characters:
+        remarks.append(
+            "The runs have different tokenizers, but their windows are measured in characters: prefixes and suffixes "
+            "are the same words in every run, and runs are compared row by row."
+        )
+    elif result.tokenizers_differ:
         same = "at the same characters" if result.scanned else "with the same text"
         remarks.append(
             f"The runs have different tokenizers: their {unit}s start {same} but are cut into different tokens, so "

@@ -9,6 +9,7 @@ from rote.report.keys import derived
 from rote.report.text import numbers
 from rote.report.text.near import near_method
 from rote.report.text.rate import sample_facts
+from rote.report.text.variants import variant_warnings, variants_fact
 from rote.scheme import Scheme
 from rote.store.manifest import Source
 from rote.store.run import Finished
@@ -74,13 +75,15 @@ def method(run: Finished) -> list[tuple[str, str]]:
         ("BOS", numbers.bos(model.bos, model.bos_token)),
     ]
     facts += sample_facts(run)
+    if run.manifest.source.normalised is not None:
+        facts.append(("Normalised", normalised_fact(run.manifest.source)))
     if windows := run.manifest.windows:
         facts.append(
             (
                 "Windows",
                 f"One every {numbers.counted(windows.stride, 'character')}: "
-                f"{numbers.counted(windows.prefix, 'token')} of prefix, then "
-                f"{numbers.counted(windows.suffix, 'token')} of suffix, tokenised together. "
+                f"{numbers.length(windows.prefix, windows.unit)} of prefix, then "
+                f"{numbers.length(windows.suffix, windows.unit)} of suffix, {_tokenised(run)}. "
                 f"{_within(run)}Positions count code points from 0.",
             )
         )
@@ -90,7 +93,10 @@ def method(run: Finished) -> list[tuple[str, str]]:
         ("Early stop", _early_stop(run)),
         *near_method(run.manifest.near),
     ]
-    warned = derived(len(run.summary.warnings), "summary/warnings", run.summary.examples)
+    if run.summary.variants is not None:
+        facts.append(("Other forms", variants_fact(run)))
+    count = len(run.summary.warnings) + len(variant_warnings(run))
+    warned = derived(count, "summary/warnings", run.summary.examples)
     versions = run.manifest.versions
     return [
         *facts,
@@ -100,6 +106,17 @@ def method(run: Finished) -> list[tuple[str, str]]:
         *([("Seal", numbers.name(run.seal))] if run.seal else []),
         ("Versions", ", ".join(f"{name} {numbers.name(version)}" for name, version in versions.items())),
     ]
+
+
+def _tokenised(run: Finished) -> str:
+    if run.windows.unit == "tokens":
+        return "tokenised together"
+    apart = run.manifest.apart
+    assert apart is not None
+    return (
+        "each to the last word that ends within it, the same for every tokenizer; tokenised together, but apart in "
+        f"{numbers.counted(apart, 'window')} where a token lies across the border"
+    )
 
 
 def parts_within(run: Finished) -> int:
@@ -121,6 +138,17 @@ def source_fact(source: Source) -> str:
     if source.characters is not None:
         parts.append(numbers.counted(source.characters, "character"))
     return ", ".join([*parts, f"SHA-256 {numbers.name(source.sha256)}"])
+
+
+def normalised_fact(source: Source) -> str:
+    """Which steps were taken before a text was cut, and in how many places each changed it."""
+    steps = [
+        f"{numbers.name(step)} ({numbers.counted(places, 'place')})"
+        for step, places in (source.normalised or {}).items()
+    ]
+    return (
+        f"before the text was cut: {', '.join(steps)}. Places, coverage and the text itself are those of the original"
+    )
 
 
 def _model(model: ModelIdentity) -> str:

@@ -61,6 +61,11 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
     return f"{count(number)} {singular if number == 1 else plural or singular + 's'}"
 
 
+def length(number: int, unit: str) -> str:
+    """Of a prefix or suffix, in its unit: `50 tokens`, `1 character`."""
+    return counted(number, str(unit).removesuffix("s"))
+
+
 def rate(share: Rate) -> str:
     """One of `rote.analysis.rates`' rates; a range where rows that were stopped early leave doubt."""
     if share.rate_upper > share.rate:

@@ -136,9 +136,9 @@ def longest_sentence(run: Finished) -> str:
         shared.setdefault(what, []).append(numbers.threshold(number_in(p)))
     parts = [f"at {', '.join(thresholds)}: {what}" for what, thresholds in shared.items()]
     line = f"in one generation, {'; '.join(parts)}"
-    suffix = run.windows.suffix
-    if any(entry is not None and entry.tokens == suffix for entry in longest.values()):
-        line += f". {numbers.count(suffix)} is a whole suffix: rote longer looks further"
+    windows = run.windows
+    if windows.unit == "tokens" and any(entry and entry.tokens == windows.suffix for entry in longest.values()):
+        line += f". {numbers.count(windows.suffix)} is a whole suffix: rote longer looks further"
     return line
 
 

@@ -12,6 +12,7 @@ from rote.report.text import numbers
 from rote.report.text.method import cost, numeric_doubt, parts_within
 from rote.report.text.rate import sample_facts, sampled_headline, sampled_lede, sampled_lines
 from rote.report.text.spots import longest_sentence
+from rote.report.text.variants import variant_warnings
 from rote.store.run import Finished
 from rote.store.summary import NearSummary
 
@@ -33,7 +34,7 @@ def headline(run: Finished) -> str:
         return f"{numbers.count(extracted)} of {numbers.counted(total, 'example')} can be extracted at τ = {tau}."
     even = run.coverage.get(EVEN)
     if run.within:  # chosen windows: what they come to is not the text's
-        suffix = numbers.counted(run.windows.suffix, "token")  # begins with a number, so no capital letter
+        suffix = numbers.length(run.windows.suffix, run.windows.unit)  # begins with a number, so no capital letter
         reached = f"{numbers.count(extracted)} of {numbers.counted(total, 'window')}"
         return f"{suffix} at a time, {reached} in the chosen places can be extracted at τ = {tau}."
     if even and even.characters:
@@ -81,7 +82,8 @@ def _scan_lede(run: Finished, tau: str) -> str:
     rates = run.numbers.rates
     extracted = rates.rate_at_tau
     windows, even = run.windows, run.coverage.get(EVEN)
-    prefix, suffix = numbers.counted(windows.prefix, "token"), numbers.counted(windows.suffix, "token")
+    up_to = "up to " if windows.unit == "characters" else ""
+    prefix, suffix = (up_to + numbers.length(each, windows.unit) for each in (windows.prefix, windows.suffix))
     prompt = f"Prompted with {prefix} of the text, the model goes on with exactly the next {suffix}"
     share = (
         f"{numbers.count(extracted.count)} of {numbers.counted(rates.examples, 'window')} ({numbers.rate(extracted)})"
@@ -157,7 +159,7 @@ def near_sentence(run: Finished, near: NearSummary) -> str:
 
 def summary_lines(run: Finished) -> list[str]:
     """The run's headline numbers for a terminal, a line each, under the manifest's first scheme."""
-    lines = [headline(run), lede(run), ""]
+    lines = [headline(run), lede(run), *variant_warnings(run), ""]
     rows = provenance(run)
     if run.drawn:
         lines += sampled_lines(run)
