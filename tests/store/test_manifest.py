@@ -175,7 +175,7 @@ def test_what_a_manifest_holds(undisturbed: Run, model: Any, text: str) -> None:
 def test_another_model_is_refused_in_the_fields_that_matter() -> None:
     before = ModelIdentity(
         name="a", revision=None, fingerprint="1", parameters=1, dtype="float32", device="cpu", compiled=False,
-        tokenizer=None, bos="auto", bos_token=None,
+        tokenizer=None, bos="auto", bos_token=None, bos_text=None, trust_remote_code=False, hashed="sampled",
     )  # fmt: skip
     now = replace(before, name="b", dtype="bfloat16")
     refuse_other_model(before, now, "folder", "fingerprint", fix="Take a.")

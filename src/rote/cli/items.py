@@ -15,6 +15,10 @@ import rote
 from rote.options import Option
 
 
+OF_A_RUN = ("dtype", "revision", "bos", "fingerprint", "label")
+"""The options of a model that a finished run has an answer to: `Run.model_options`."""
+
+
 @dataclass(frozen=True)
 class Item:
     """One argument or option: of the function's argument `of`, or of a field of it.
@@ -91,7 +95,7 @@ def _model(of_a_run: bool) -> Iterator[Item]:
     was = Option(option.help, option.flag, default="the run's" if of_a_run else "bundled")
     yield Item("name", "model", str, was, None, group=rote.ModelOptions())
     for item in _fields("model", rote.ModelOptions()):
-        own = of_a_run and item.name in ("dtype", "revision", "bos")
+        own = of_a_run and item.name in OF_A_RUN
         yield Item(item.name, "model", item.hint, item.option, "the run's" if own else item.default, group=item.group)
 
 
