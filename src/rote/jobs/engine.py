@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +55,8 @@ def run_folder(out: str | Path | None, name: str, model: ScoringModel) -> Path:
     require_kind("model", model, TokenModel, "a model that rote.load gives")
     if out is not None:
         return folder_of(out)
-    return Path("runs") / f"{Path(name).stem}-{Path(model.identity().name).name.removesuffix('.gguf')}"
+    called = re.sub(r"[/:\\]+", "-", model.identity().title)
+    return Path("runs") / f"{Path(name).stem}-{called}"
 
 
 @contextmanager

@@ -126,8 +126,8 @@ class Run(_Handle, StoredRun):
         was, options = self.manifest.model, self.model_options if options is None else options
         if name is None and was.trust_remote_code and not options.trust_remote_code:
             raise ModelError(
-                f"{self.folder} was made with code that came with the model {was.name!r}, trusted at that time. It runs "
-                f"here only if you trust it too: {argument('trust_remote_code', True)}."
+                f"{self.folder} was made with code that came with the model {was.name!r}, trusted at that time. It "
+                f"runs here only if you trust it too: {argument('trust_remote_code', True)}."
             )
         model = load(was.name if name is None else name, options)
         if name is None:

@@ -358,8 +358,8 @@ def _warn_of_chat(tokenizer: Any, bos_id: int | None, name: str) -> tuple[str, .
     if not OPENERS.search(text) and not any(re.search(f"({re.escape(text)}|bos_token){ROLE}", str(t)) for t in every):
         return ()
     message = (
-        f"{name}: its BOS {text!r} (id {bos_id}) opens a turn of a chat, and here it stands before every prefix, as if a "
-        "role followed; a text may then look less known than it is. --bos never puts nothing there."
+        f"{name}: its BOS {text!r} (id {bos_id}) opens a turn of a chat, and here it stands before every prefix, as "
+        "if a role followed; a text may then look less known than it is. --bos never puts nothing there."
     )
     warnings.warn(message, stacklevel=2)
     return (message,)

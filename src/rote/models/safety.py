@@ -93,10 +93,10 @@ def refuse_code(found: Found, config: Mapping[str, Any], tokenizer: Mapping[str,
 
 def _refuse_running(found: Found, what: str) -> None:
     raise ModelError(
-        f"{found.name} does not load without code that transformers does not have: {what}. Such code can do all that you "
-        "can do on this machine: read and send your files, or give out numbers that are not the model's. Nothing of it "
-        f"was run. If you have read it and trust it, {argument('trust_remote_code', True)} runs it, and every report will "
-        "say so."
+        f"{found.name} does not load without code that transformers does not have: {what}. Such code can do all that "
+        "you can do on this machine: read and send your files, or give out numbers that are not the model's. Nothing "
+        f"of it was run. If you have read it and trust it, {argument('trust_remote_code', True)} runs it, and every "
+        "report will say so."
     )
 
 
@@ -142,8 +142,8 @@ def _refuse_odd_class(found: Found, file: str, name: object) -> None:
         return
     if type(known).__name__ != "DummyObject":  # a tokenizer whose package is missing says so itself
         raise ModelError(
-            f"{found.name}: {file} says that its tokenizer is a {name}, which is no tokenizer. Nothing of it was loaded; "
-            "use the files of the model's own makers."
+            f"{found.name}: {file} says that its tokenizer is a {name}, which is no tokenizer. Nothing of it was "
+            "loaded; use the files of the model's own makers."
         )
 
 
@@ -164,8 +164,8 @@ def _kernels(content: object) -> Iterator[str]:
 def _refuse_adapter(found: Found) -> None:
     if "adapter_config.json" in found.files:
         raise ModelError(
-            f"{found.name} has an adapter beside its weights (adapter_config.json), which counts or not with what else is "
-            f"installed. {MERGE} Or remove adapter_config.json, to measure the model without it."
+            f"{found.name} has an adapter beside its weights (adapter_config.json), which counts or not with what else "
+            f"is installed. {MERGE} Or remove adapter_config.json, to measure the model without it."
         )
 
 
@@ -178,8 +178,8 @@ def _refuse_pickled_weights(found: Found, config: Mapping[str, Any]) -> None:
     pickles = sorted(name for name in found.files if name.endswith((*PICKLES, ".bin.index.json")))
     if any(DISTRIBUTED.fullmatch(name) for name in found.files):
         raise ModelError(
-            f"{found.name} is a checkpoint of a training run on several machines, and part of it may be pickled. Save the "
-            "model from where it was trained: model.save_pretrained(folder)."
+            f"{found.name} is a checkpoint of a training run on several devices, and part of it may be pickled. Save "
+            "the model from where it was trained: model.save_pretrained(folder)."
         )
     if not there:
         if pickles:
@@ -202,10 +202,11 @@ def _shards(found: Found, index: str) -> list[str]:
 
 def _refuse_pickle(found: Found, file: str) -> None:
     raise ModelError(
-        f"{found.name}: its weights are in {file}, which is a pickle or may be one. Reading a pickle can run any code that "
-        "somebody put into it, so it was not opened. Get the same model as safetensors, or convert it where nothing can "
-        "be harmed or taken, such as a container without a network: AutoModelForCausalLM.from_pretrained(FOLDER)"
-        ".save_pretrained(NEW), and copy the tokenizer's files. safetensors hold numbers and nothing that runs."
+        f"{found.name}: its weights are in {file}, which is a pickle or may be one. Reading a pickle can run any code "
+        "that somebody put into it, so it was not opened. Get the same model as safetensors, or convert it where "
+        "nothing can be harmed or taken, such as a container without a network: "
+        "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW), and copy the "
+        "tokenizer's files. safetensors hold numbers and nothing that runs."
     )
 
 
@@ -213,6 +214,6 @@ def refuse_pickled_tokenizer(found: Found) -> None:
     pickled = sorted(PICKLED_VOCABULARIES & found.files)
     if pickled and "tokenizer.json" not in found.files:
         raise ModelError(
-            f"{found.name}: its tokenizer is in {pickled[0]}, which is a pickle. Reading a pickle can run any code that "
-            "somebody put into it, so it was not opened. Use a folder of the model that has a tokenizer.json."
+            f"{found.name}: its tokenizer is in {pickled[0]}, which is a pickle. Reading a pickle can run any code "
+            "that somebody put into it, so it was not opened. Use a folder of the model that has a tokenizer.json."
         )

@@ -1,4 +1,4 @@
-"""What a model's name means: a folder, a GGUF file or a hub id. One that means nothing is refused before torch is there."""
+"""What a model's name means: a folder, a GGUF file or a hub id. One that means nothing is refused at once."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _cached(name: str, revision: str | None) -> Path | None:
 
 
 def _ask(name: str, revision: str | None) -> tuple[frozenset[str] | None, str]:
-    """The files of a hub model; or None, and why there is no answer. Asked once: whoever mistyped is not kept waiting."""
+    """The files of a hub model; or None, and why there is no answer. It is asked once: nobody is kept waiting."""
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 

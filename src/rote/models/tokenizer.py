@@ -24,7 +24,9 @@ def load_tokenizer(name: str, *, revision: str | None = None, expected: str | No
         own = {**found.given, "local_files_only": True, "trust_remote_code": False}
         tokenizer = AutoTokenizer.from_pretrained(found.source, **own)
     except ModelError as error:
-        raise ModelError(f"the tokenizer of {name} is not read to show tokens: it would run code of its own.") from error
+        raise ModelError(
+            f"the tokenizer of {name} is not read to show tokens: it would run code of its own."
+        ) from error
     except Exception as error:  # whatever a missing or damaged file makes transformers and tokenizers raise
         raise ModelError(f"the tokenizer of {name} is not on this machine, or cannot be read.") from error
     if expected is not None and tokenizer_hash(tokenizer) != expected:

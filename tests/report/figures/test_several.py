@@ -69,6 +69,7 @@ def _run(key: str, table: pl.DataFrame, *, scanned: bool, near: bool, named: boo
         device="cpu",
         bos="auto",
         bos_token=None if key == "A" else 0,
+        bos_text=None if key == "A" else "<bos>",
     )
     return ComparedRun(
         key=key,

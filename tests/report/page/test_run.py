@@ -476,8 +476,10 @@ def test_numbers_for_people() -> None:
 
 
 def test_bos_in_words() -> None:
-    assert "the tokenizer has none" in numbers.bos("auto", None)
-    assert "as asked" in numbers.bos("never", None)
+    none = replace(MODEL, bos_token=None, bos_text=None)
+    assert "the tokenizer has none" in numbers.bos(none)
+    assert "as asked" in numbers.bos(replace(none, bos="never"))
+    assert numbers.bos(replace(MODEL, bos_token=2, bos_text="<s>")).startswith("auto: BOS '<s>' (id 2) before every")
 
 
 def test_the_terminal_gets_the_headline_and_what_it_rests_on() -> None:
