@@ -71,6 +71,19 @@ def resumable(folder: Path) -> Iterator[None]:
         yield
 
 
+def check_context(model: ScoringModel, prefix: int, suffix: int, names: tuple[str, str] = ("prefix", "suffix")) -> None:
+    """Refuse windows longer than the model's context, before any is cut, naming the longest suffix that fits."""
+    bos, context = int(model.bos_id is not None), model.context_length
+    if context is None or prefix + suffix - 1 + bos <= context:
+        return
+    largest = context + 1 - bos - prefix  # the last suffix token need not be fed
+    beside = f"beside {argument(names[0], prefix)}, {argument(names[1], largest)} is the largest that fits"
+    raise InputError(
+        f"a window of {prefix} + {suffix} tokens takes {prefix + suffix - 1 + bos} positions, more than the model's "
+        f"context of {context}; {beside if largest > 0 else 'use a smaller ' + argument(names[0])}."
+    )
+
+
 def check_job(job: Job) -> None:
     """Refuse what cannot be scored, before anything is written."""
     require_flag("stop_early", job.stop_early)

@@ -9,7 +9,7 @@ from rote.corpus.windows import Regions, Windows, window_starts
 from rote.corpus.windows import windows as cut_windows
 from rote.errors import InputError, argument
 from rote.extraction.near.options import NearIf
-from rote.jobs.engine import Job, check_job, complete, manifest_of, resumable, run_folder
+from rote.jobs.engine import Job, check_context, check_job, complete, manifest_of, resumable, run_folder
 from rote.jobs.open import Run
 from rote.jobs.summary import THRESHOLDS
 from rote.models.base import BUNDLED_TEXT, ScoringModel
@@ -52,6 +52,7 @@ def scan(
             f"threshold, not {tau}."
         )
     folder = run_folder(out, name, model)
+    check_context(model, windows.prefix, windows.suffix)
     with resumable(folder):
         examples = cut_windows(content, model.tokenizer, windows, within=within, progress=tell)
         if not examples:
