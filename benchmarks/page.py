@@ -45,7 +45,7 @@ NEAR = NearSearch(
 )  # fmt: skip
 MODEL = ModelIdentity(
     name="made up", revision=None, fingerprint="0" * 32, parameters=1, dtype="float32", device="cpu", compiled=False,
-    tokenizer="0" * 32, bos="auto", bos_token=0,
+    tokenizer="0" * 32, bos="auto", bos_token=0, bos_text="<bos>", trust_remote_code=False, hashed="sampled",
 )  # fmt: skip
 
 

@@ -40,7 +40,9 @@ class HashModel:
         return ModelIdentity(
             name="hash",
             revision=None,
+            trust_remote_code=False,
             fingerprint=self.fingerprint,
+            hashed="sampled",
             parameters=1_000_000,
             dtype="float32",
             device="cpu",
@@ -48,6 +50,7 @@ class HashModel:
             tokenizer=None,
             bos="auto",
             bos_token=self.bos_id,
+            bos_text=None if self.bos_id is None else "<bos>",
         )
 
     def logits_after(self, history: tuple[int, ...]) -> np.ndarray:

@@ -8,7 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -267,8 +269,25 @@ def test_windows_longer_than_the_context(alice: str, tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text(alice[:3500])
     options: list[str | Path] = ["--prefix", "600", "--stride", "100", "--device", "cpu", "--out", tmp_path / "run"]
     result = rote_here("scan", tmp_path / "book.txt", *options)
-    refused(result, "longer than the model's context of 512 positions", "'w0' (650 positions)", "Use shorter prefixes")
+    refused(result, "600 + 50 tokens takes 650 positions", "the model's context of 512", "use a smaller --prefix")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("command", ["scan", "sweep", "rate"])
+def test_they_are_refused_before_the_first_is_cut(command: str, bundled: Any, tmp_path: Path) -> None:
+    """Cutting windows of 5,000 tokens out of a book took five minutes, and then not one could be read."""
+    (tmp_path / "book.txt").write_text("word " * 200_000)
+    book, out = tmp_path / "book.txt", tmp_path / "run"
+    calls: dict[str, Callable[[], Any]] = {
+        "scan": lambda: rote.scan(bundled, book, windows=rote.Windows(prefix=5000), out=out),
+        "sweep": lambda: rote.sweep(bundled, book, prefixes=[10, 5000], out=out),
+        "rate": lambda: rote.rate(bundled, tmp_path, draw=rote.Draw(prefix=5000), out=out),
+    }
+    began = time.perf_counter()
+    with pytest.raises(rote.InputError, match=r"5000 .* more than the model's context of 512; use a smaller prefix"):
+        calls[command]()
+    assert time.perf_counter() - began < 1
+    assert not out.exists()
 
 
 def test_folder_that_cannot_be_written(book: Path, tiny_folder: Path) -> None:

@@ -14,7 +14,8 @@ from rote import Run, Scheme
 from rote.analysis.coverage import hot_spots, longest
 from rote.corpus.windows import Windows, windows
 from rote.errors import InputError
-from rote.jobs.longer import check_context, longer, starts_before
+from rote.jobs.engine import check_context
+from rote.jobs.longer import longer, starts_before
 from rote.jobs.spots import finished_scan
 from rote.progress import quiet
 from tests import tiny

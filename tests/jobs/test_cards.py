@@ -20,7 +20,7 @@ TAGS = {"div", "span", "table", "thead", "tbody", "tr", "th", "td", "svg", "rect
 NAME = re.escape(MARKUP)
 TAU = "τ = 1e-60"
 HEADLINES = {
-    "model": rf"\S*/{NAME} model: 277,664 parameters, float32 on cpu, BOS auto",
+    "model": rf"{NAME} model: 277,664 parameters, float32 on cpu, BOS auto",
     "scan": rf"No whole suffix of this text comes out with even odds, but (\d+) of its \1 windows can be .* at {TAU}\.",
     "score": rf"(\d+) of \1 examples can be extracted at {TAU}\.",
     "rate": rf"100% of examples from this corpus can be extracted at {TAU} \(95% interval .* to 100%\)\.",

@@ -6,7 +6,7 @@ import math
 import shutil
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 import rote
 from rote import GREEDY, Example, InputError, LogitModel, ModelError, Scheme
-from rote.models.base import BUNDLED
+from rote.models.base import BUNDLED, Hashed
 from rote.models.huggingface import HuggingFaceModel
 from tests import tiny
 from tests.reference import verbatim as reference
@@ -301,3 +301,80 @@ def test_gguf(tmp_path: Path, bundled: Any) -> None:
     assert (
         model.fingerprint == rote.load(path, rote.ModelOptions(device="cpu", dtype="bfloat16")).identity().fingerprint
     )
+
+
+# --- what else there is to say of a model
+
+
+@pytest.mark.parametrize(
+    ("bos", "template", "opens"),
+    [
+        ("<|im_start|>", None, True),
+        ("<start_of_turn>", None, True),
+        (
+            "<go>",
+            "{% for message in messages %}{{ '<go>' + message['role'] + '\n' }}{% endfor %}",
+            True,
+        ),
+        ("<go>", "{% for message in messages %}{{ bos_token ~ message.role }}{% endfor %}", True),
+        ("<go>", "{{ '<go>system\nBe kind.<end>' }}{{ messages[0]['content'] }}", True),
+        ("<go>", {"default": "{{ messages }}", "tool_use": "<go>user\n{{ messages[0]['content'] }}"}, True),
+        (
+            "<s>",
+            "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}[INST]",
+            False,
+        ),
+        ("<bos>", "{{ bos_token }}{{ '<start_of_turn>' + message['role'] }}", False),
+        ("<|begin_of_text|>", "{{- bos_token }}{{ '<|start_header_id|>' + message['role'] }}", False),
+        ("<|endoftext|>", None, False),
+    ],
+)
+def test_a_chat_opener_as_bos_is_warned_of(bos: str, template: Any, opens: bool, bundled: Any) -> None:
+    class Chatty:
+        bos_token_id, chat_template = 7, template
+
+        def convert_ids_to_tokens(self, token: int) -> str:
+            return {7: bos}[token]
+
+        def __len__(self) -> int:
+            return 10
+
+    tokenizer: Any = Chatty()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = HuggingFaceModel(bundled._model, tokenizer, name="m")
+        silent = HuggingFaceModel(bundled._model, tokenizer, name="m", bos="never")
+    assert [str(w.message) for w in caught] == list(model.warnings)
+    assert len(model.warnings) == opens
+    assert silent.warnings == ()
+    for warning in model.warnings:
+        assert f"m: its BOS {bos!r} (id 7) opens a turn of a chat" in warning
+        assert "--bos never" in warning
+
+
+def test_every_byte_can_be_hashed(tmp_path: Path) -> None:
+    from rote.models.fingerprint import fingerprint
+
+    path = tmp_path / "x.safetensors"
+    with path.open("wb") as file:
+        file.truncate(80 << 20)
+    before = {mode: fingerprint([path], mode) for mode in get_args(Hashed)}
+    with path.open("r+b") as file:
+        file.seek((70 << 20) + 5000)
+        file.write(b"1")
+    assert fingerprint([path]) == before["sampled"]
+    assert fingerprint([path], "whole") != before["whole"]
+    small = tmp_path / "y.safetensors"
+    small.write_bytes(b"2" * 1000)
+    assert fingerprint([small]) == fingerprint([small], "whole")
+
+
+def test_how_it_was_hashed_is_known(tiny_folder: Path) -> None:
+    whole = rote.load(tiny_folder, rote.ModelOptions(fingerprint="whole", label="Tiny")).identity()
+    assert (whole.hashed, whole.label, whole.title) == ("whole", "Tiny", "Tiny")
+    with pytest.raises(InputError, match="label is empty"):
+        rote.ModelOptions(label=" ")
+    with pytest.raises(InputError, match="fingerprint"):
+        rote.ModelOptions(fingerprint="half")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="trust_remote_code must be True or False"):
+        rote.ModelOptions(trust_remote_code="yes")  # type: ignore[arg-type]

@@ -17,7 +17,9 @@ Kind = Literal["scan", "score"]
 MODEL = ModelIdentity(
     name="a model",
     revision=None,
+    trust_remote_code=False,
     fingerprint="cd" * 32,
+    hashed="sampled",
     parameters=1_000_000,
     dtype="float32",
     device="cpu",
@@ -25,6 +27,7 @@ MODEL = ModelIdentity(
     tokenizer="ef" * 32,
     bos="auto",
     bos_token=0,
+    bos_text="<bos>",
 )
 VERSIONS = {"rote": "0.1.0", "torch": "2", "transformers": "5", "python": "3.12"}
 CREATED = "2025-01-02T03:04:05+00:00"

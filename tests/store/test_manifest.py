@@ -20,6 +20,7 @@ from rote.store.manifest import made_with, refuse_if_different, refuse_other_mod
 from tests import tiny
 from tests.cli.command import rote_here
 from tests.jobs.support import SIZES, files, same_table
+from tests.report.runs import MODEL
 
 
 @pytest.mark.parametrize(
@@ -175,13 +176,21 @@ def test_what_a_manifest_holds(undisturbed: Run, model: Any, text: str) -> None:
 def test_another_model_is_refused_in_the_fields_that_matter() -> None:
     before = ModelIdentity(
         name="a", revision=None, fingerprint="1", parameters=1, dtype="float32", device="cpu", compiled=False,
-        tokenizer=None, bos="auto", bos_token=None,
+        tokenizer=None, bos="auto", bos_token=None, bos_text=None, trust_remote_code=False, hashed="sampled",
     )  # fmt: skip
     now = replace(before, name="b", dtype="bfloat16")
     refuse_other_model(before, now, "folder", "fingerprint", fix="Take a.")
     for fields in (("dtype",), ("fingerprint", "dtype")):
         with pytest.raises(RunError, match=r"its dtype is 'float32', that of b is 'bfloat16'\. Take a\."):
             refuse_other_model(before, now, "folder", *fields, fix="Take a.")
+
+
+def test_hashes_of_two_kinds_are_not_compared() -> None:
+    before = replace(MODEL, hashed="whole")
+    now = replace(before, hashed="sampled", fingerprint="2")
+    with pytest.raises(RunError, match=r"by a whole hash of the weights, .* cannot be compared.*fingerprint='whole'"):
+        refuse_other_model(before, now, "folder", "fingerprint", fix="")
+    refuse_other_model(before, replace(now, fingerprint=before.fingerprint), "folder", "fingerprint", fix="")
 
 
 def differing(stored: Any, asked: Any) -> list[str]:

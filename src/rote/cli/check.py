@@ -44,8 +44,8 @@ def check(checked: Checked, asked: Asked) -> None:
         f"{checked.smallest_of_all:.2g}."
     )
     print_lines(out, [judged, ""])
-    facts = {"model": f"{numbers.literal(model.name)}, weights {model.fingerprint[:16]}…", "scheme": checked.scheme}
-    facts["bos"] = numbers.bos(model.bos, model.bos_token)
+    facts = {"model": f"{numbers.literal(model.title)}, weights {model.fingerprint[:16]}…", "scheme": checked.scheme}
+    facts["bos"] = numbers.bos(model)
     print_lines(out, [f"{name:<12}{value}" for name, value in facts.items()])
     for row in checked.passages:
         for number, output in enumerate(row.outputs, 1):

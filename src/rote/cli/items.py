@@ -14,6 +14,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import rote
 from rote.options import Option
 
+OF_A_RUN = ("dtype", "revision", "bos", "fingerprint", "label")
+"""The options of a model that a finished run has an answer to: `Run.model_options`."""
+
 
 @dataclass(frozen=True)
 class Item:
@@ -95,7 +98,7 @@ def _model(of_a_run: bool, needed: bool) -> Iterator[Item]:
     was = Option(option.help, option.flag, default="none" if not needed else "the run's" if of_a_run else "bundled")
     yield Item("name", "model", str, was, None, group=rote.ModelOptions())
     for item in _fields("model", rote.ModelOptions()):
-        own = of_a_run and item.name in ("dtype", "revision", "bos")
+        own = of_a_run and item.name in OF_A_RUN
         yield Item(item.name, "model", item.hint, item.option, "the run's" if own else item.default, group=item.group)
 
 

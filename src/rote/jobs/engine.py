@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +56,8 @@ def run_folder(out: str | Path | None, name: str, model: ScoringModel) -> Path:
     require_kind("model", model, TokenModel, "a model that rote.load gives")
     if out is not None:
         return folder_of(out)
-    return Path("runs") / f"{Path(name).stem}-{Path(model.identity().name).name.removesuffix('.gguf')}"
+    called = re.sub(r"[/:\\]+", "-", model.identity().title)
+    return Path("runs") / f"{Path(name).stem}-{called}"
 
 
 @contextmanager
@@ -68,6 +70,19 @@ def resumable(folder: Path) -> Iterator[None]:
 
     with stopping(left):
         yield
+
+
+def check_context(model: ScoringModel, prefix: int, suffix: int, names: tuple[str, str] = ("prefix", "suffix")) -> None:
+    """Refuse windows longer than the model's context, before any is cut, naming the longest suffix that fits."""
+    bos, context = int(model.bos_id is not None), model.context_length
+    if context is None or prefix + suffix - 1 + bos <= context:
+        return
+    largest = context + 1 - bos - prefix  # the last suffix token need not be fed
+    beside = f"beside {argument(names[0], prefix)}, {argument(names[1], largest)} is the largest that fits"
+    raise InputError(
+        f"a window of {prefix} + {suffix} tokens takes {prefix + suffix - 1 + bos} positions, more than the model's "
+        f"context of {context}; {beside if largest > 0 else 'use a smaller ' + argument(names[0])}."
+    )
 
 
 def check_job(job: Job) -> None:

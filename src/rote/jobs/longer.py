@@ -11,7 +11,7 @@ import numpy as np
 from rote.analysis.coverage import hot_spots
 from rote.corpus.windows import Windows, windows
 from rote.errors import InputError, argument
-from rote.jobs.engine import resumable
+from rote.jobs.engine import check_context, resumable
 from rote.jobs.open import Run, as_run
 from rote.jobs.scan import scan
 from rote.jobs.spots import AT, At, ScanLike, check_at, finished_scan
@@ -90,16 +90,3 @@ def starts_before(
             within.append((first, example.start + 1))
             last = number
     return within
-
-
-def check_context(model: ScoringModel, prefix: int, suffix: int) -> None:
-    """Refuse windows longer than the model's context, naming the longest suffix that fits."""
-    bos, context = int(model.bos_id is not None), model.context_length
-    if context is None or prefix + suffix - 1 + bos <= context:
-        return
-    largest = context + 1 - bos - prefix  # the last suffix token need not be fed
-    beside = f"beside {argument('prefix', prefix)}, {argument('suffix', largest)} is the largest that fits"
-    raise InputError(
-        f"a window of {prefix} + {suffix} tokens takes {prefix + suffix - 1 + bos} positions, more than the model's "
-        f"context of {context}; {beside if largest > 0 else 'use a smaller ' + argument('prefix')}."
-    )

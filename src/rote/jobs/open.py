@@ -13,7 +13,7 @@ import polars as pl
 
 from rote.analysis.summary import summarise
 from rote.corpus.windows import cut_at
-from rote.errors import InputError, RoteError, RunError, argument
+from rote.errors import InputError, ModelError, RoteError, RunError, argument
 from rote.frames import FrameKind
 from rote.models.base import LogitModel, ModelOptions, load
 from rote.progress import Progress
@@ -148,9 +148,13 @@ class Run(_Handle, StoredRun):
 
     @property
     def model_options(self) -> ModelOptions:
-        """How to load its model so that the same numbers come out: dtype, revision and BOS as they were."""
+        """How to load its model so that the same numbers come out: dtype, revision and BOS as they were.
+
+        Code that came with the model was trusted then, if at all. It is not trusted again without being told to.
+        """
         was = self.manifest.model
-        return ModelOptions(dtype=was.dtype, revision=was.revision, bos=was.bos)  # type: ignore[arg-type]
+        as_it_was = {"revision": was.revision, "bos": was.bos, "fingerprint": was.hashed, "label": was.label}
+        return ModelOptions(dtype=was.dtype, **as_it_was)  # type: ignore[arg-type]
 
     def cut(self, rows: pl.DataFrame, tokenizer: Any) -> list[Example]:
         """The rows' examples: as stored, or cut from the text again, with their places."""
@@ -166,8 +170,13 @@ class Run(_Handle, StoredRun):
 
     def load_model(self, name: str | Path | None = None, options: ModelOptions | None = None) -> LogitModel:
         """The model that the run was made with, from where it was, or from `name`: then it may be another."""
-        was = self.manifest.model
-        model = load(was.name if name is None else name, self.model_options if options is None else options)
+        was, options = self.manifest.model, self.model_options if options is None else options
+        if name is None and was.trust_remote_code and not options.trust_remote_code:
+            raise ModelError(
+                f"{self.folder} was made with code that came with the model {was.name!r}, trusted at that time. It "
+                f"runs here only if you trust it too: {argument('trust_remote_code', True)}."
+            )
+        model = load(was.name if name is None else name, options)
         if name is None:
             fix = f"Give {argument('model')} with the path of the same weights, or of another model on purpose."
             refuse_other_model(was, model.identity(), str(self.folder), "fingerprint", "tokenizer", fix=fix)

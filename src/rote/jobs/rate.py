@@ -12,7 +12,7 @@ from rote.corpus.documents import Corpus, open_corpus
 from rote.corpus.sampling import Draw, Drawn, Role
 from rote.corpus.sampling import draw as draw_examples
 from rote.errors import InputError, argument
-from rote.jobs.engine import Job, resumable, run_folder
+from rote.jobs.engine import Job, check_context, resumable, run_folder
 from rote.jobs.open import Run
 from rote.jobs.score import score_examples
 from rote.models.base import ScoringModel
@@ -81,6 +81,7 @@ def _refuse_impossible(
     """Before minutes of drawing."""
     from rote.extraction.verbatim import check
 
+    check_context(model, draw.prefix, draw.suffix)
     one = Example(f"{draw.prefix} + {draw.suffix} tokens", (0,) * draw.prefix, (0,) * draw.suffix)
     check(model, [one], schemes, tau, batch_size)
 

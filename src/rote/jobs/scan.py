@@ -11,7 +11,7 @@ from rote.corpus.normalise import KNOWN, typed_steps
 from rote.corpus.windows import Regions, Windows, cut_windows, plain_backend, ready, window_starts
 from rote.errors import InputError, argument
 from rote.extraction.near.options import NearIf
-from rote.jobs.engine import Job, check_job, complete, manifest_of, resumable, run_folder
+from rote.jobs.engine import Job, check_context, check_job, complete, manifest_of, resumable, run_folder
 from rote.jobs.open import Run
 from rote.models.base import BUNDLED_TEXT, ScoringModel
 from rote.options import TAU, Batch, Option, Out, StopEarly, Tau, require_kind, require_tau
@@ -59,6 +59,7 @@ def scan(
             f"threshold, not {tau}."
         )
     folder = run_folder(out, name, model)
+    check_context(model, windows.prefix, windows.suffix)
     with resumable(folder):
         prepared = ready(content, normalise)
         starts = window_starts(prepared, windows, within)

@@ -56,7 +56,7 @@ def spots(
         )
     return Spots(
         source=scan.manifest.source.name,
-        model=scan.manifest.model.name,
+        model=scan.manifest.model.title,
         scheme=scan.scheme,
         bos_token=scan.manifest.model.bos_token,
         threshold=at,

@@ -17,7 +17,7 @@ from rote.analysis.sweep import point, shortened
 from rote.corpus.formats import Examples, Text, as_examples, as_text
 from rote.corpus.windows import Windows, windows
 from rote.errors import InputError, argument
-from rote.jobs.engine import Job, run_folder
+from rote.jobs.engine import Job, check_context, run_folder
 from rote.jobs.open import Run, Sweep
 from rote.jobs.score import score_examples
 from rote.models.base import BUNDLED_TEXT, ScoringModel, TokenModel
@@ -132,6 +132,7 @@ def _examples(
         text, name = as_text(source, "source")
         usual = Windows()
         cut = Windows(longest[0] or usual.prefix, longest[1] or usual.suffix, STRIDE if stride is None else stride)
+        check_context(model, cut.prefix, cut.suffix, ("prefixes", "suffixes"))
         examples = windows(text, model.tokenizer, cut, progress=tell)
         if not examples:
             raise InputError(f"{name} is too short for windows of these lengths; use shorter ones.")

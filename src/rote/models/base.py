@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
 from rote.errors import InputError, ModelError, argument
-from rote.options import Option, require_kind, require_known, require_whole
+from rote.options import Option, require_flag, require_kind, require_known, require_whole
 from rote.scheme import Scheme
 from rote.tokens import BosPolicy, Example
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # what is read of models here needs no torch
     from rote.models.memory import Memory
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+Hashed = Literal["sampled", "whole"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,9 @@ class ModelOptions:
     `dtype="auto"`: float32 on the CPU; on a GPU the checkpoint's own 16-bit type, or bfloat16. `bos="auto"` puts the
     tokenizer's BOS before every prefix if it has one. `device_map` spreads a large model over devices (accelerate).
     `threads`: those of the processor; what is left to torch may change with what else runs on the machine.
-    `compile="auto"` compiles the layers on CUDA, where Triton is installed.
+    `compile="auto"` compiles the layers on CUDA, where Triton is installed. `trust_remote_code` lets Python files that
+    come with a model run; without it nothing of a model's folder does. `fingerprint="whole"` hashes every byte of the
+    weights; "sampled" reads a part of every MiB of large files. `label` is what titles and tables call the model.
     """
 
     device: Annotated[str, Option("auto, cpu, cuda, cuda:N or mps.")] = "auto"
@@ -39,23 +43,40 @@ class ModelOptions:
     bos: Annotated[BosPolicy, Option("BOS before every prefix; auto: if the tokenizer has one.")] = "auto"
     threads: Annotated[int | None, Option("Processor threads.", default="torch's choice")] = None
     compile: bool | Literal["auto"] = "auto"
+    trust_remote_code: Annotated[
+        bool, Option("Let Python files that come with the model run. They can do anything you can.")
+    ] = False
+    fingerprint: Annotated[Hashed, Option("How much of large weight files is hashed.")] = "sampled"
+    label: Annotated[str | None, Option("What to call the model, instead of its name or path.")] = None
 
     def __post_init__(self) -> None:
         require_known("dtype", self.dtype, get_args(Dtype))
         require_known("bos", self.bos, get_args(BosPolicy))
         require_kind("device", self.device, str, "auto, cpu, cuda, cuda:N or mps")
         require_known("compile", str(self.compile).lower(), ("true", "false", "auto"))
+        require_flag("trust_remote_code", self.trust_remote_code)
+        require_known("fingerprint", self.fingerprint, get_args(Hashed))
         if self.threads is not None:
             require_whole("threads", self.threads)
+        if self.label is not None:
+            require_kind("label", self.label, str, "a name for the model")
+            if not self.label.strip():
+                raise InputError(f"{argument('label')} is empty; give a name for the model, or leave it out.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelIdentity:
-    """Everything about a model that decides a number; the fingerprint is a hash of the weights on any device."""
+    """Everything about a model that decides a number; the fingerprint is a hash of the weights on any device.
+
+    `hashed`: whether that hash is one of every byte. `label` decides nothing: it is what the model is to be called.
+    """
 
     name: str
+    label: str | None = None
     revision: str | None
+    trust_remote_code: bool
     fingerprint: str
+    hashed: Hashed
     parameters: int
     dtype: str
     device: str
@@ -63,6 +84,17 @@ class ModelIdentity:
     tokenizer: str | None
     bos: BosPolicy
     bos_token: int | None
+    bos_text: str | None
+
+    @property
+    def title(self) -> str:
+        """What the model is called wherever it need not be found again; with the key of what it is made of."""
+        return title_of(self.name, self.label)
+
+
+def title_of(name: str, label: str | None) -> str:
+    """A model's label; without one, the last part of its path or hub id."""
+    return label or re.split(r"[/\\]", name.rstrip("/\\"))[-1].removesuffix(".gguf") or name
 
 
 @runtime_checkable
@@ -168,7 +200,7 @@ def with_logits(model: TokenModel, what: str) -> LogitModel:
 BUNDLED = Path(__file__).parent.parent / "data" / "model"
 BUNDLED_TEXT = Path(__file__).parent.parent / "data" / "alice.txt"
 
-SOURCES = {"hf": "rote.models.huggingface:load_huggingface"}
+SOURCES = {"hf": "rote.models.sources:load_found"}
 """Where models come from, by the prefix of their names: the function that loads one, given the name after it."""
 
 

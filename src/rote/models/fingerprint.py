@@ -7,6 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rote.models.base import Hashed
+
+MEBI = 1 << 20
+SMALL = 64 * MEBI
+
 
 def weight_files(source: str, options: Mapping[str, Any]) -> list[Path]:
     if "gguf_file" in options:
@@ -16,29 +21,26 @@ def weight_files(source: str, options: Mapping[str, Any]) -> list[Path]:
         from transformers.utils.hub import cached_file
 
         folder = Path(str(cached_file(source, "config.json", **options))).parent
-    for pattern in ("*.safetensors", "*.bin"):
-        if files := sorted(folder.glob(pattern)):
-            return files
-    return []
+    return sorted(folder.glob("*.safetensors"))
 
 
-def fingerprint(files: list[Path]) -> str:
-    """A hash of the weights that costs little and does not depend on device or dtype.
+def fingerprint(files: list[Path], hashed: Hashed = "sampled") -> str:
+    """A hash of the weights that does not depend on device or dtype, of every byte or, at little cost, of some.
 
-    Files up to 64 MiB are hashed whole; of larger ones the size, the first MiB (names, shapes and offsets of all
-    tensors) and 4 KiB of every MiB. It changes with any training step; it could miss an edit of a few weights.
+    Files up to 64 MiB are hashed whole; of larger ones, if sampled, the size, the first MiB (names, shapes and offsets
+    of all tensors) and 4 KiB of every MiB. That changes with any training step; it could miss an edit of a few weights.
     """
-    mebi = 1 << 20
     digest = hashlib.blake2b(digest_size=16)
     for path in files:
         size = path.stat().st_size
         digest.update(f"{path.suffix} {size}\n".encode())
         with path.open("rb") as source:
-            if size <= 64 * mebi:
-                digest.update(source.read())
+            if hashed == "whole" or size <= SMALL:
+                while part := source.read(16 * MEBI):
+                    digest.update(part)
                 continue
-            digest.update(source.read(mebi))
-            for offset in range(mebi, size, mebi):
+            digest.update(source.read(MEBI))
+            for offset in range(MEBI, size, MEBI):
                 source.seek(offset)
                 digest.update(source.read(4096))
     return digest.hexdigest()

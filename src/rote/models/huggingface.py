@@ -14,9 +14,11 @@ from torch import Tensor, nn
 
 from rote.errors import InputError, ModelError, RoteError, argument
 from rote.frames import html_card, html_table, html_text
-from rote.models.base import BUNDLED, Dtype, ModelIdentity, ModelOptions
+from rote.models.base import Dtype, Hashed, ModelIdentity, ModelOptions
 from rote.models.fingerprint import fingerprint, tokenizer_hash, weight_files
 from rote.models.memory import KeyMemory, Memory, Replay, position_bytes, remembers
+from rote.models.safety import why_not_loaded
+from rote.models.sources import Found
 from rote.options import require_known
 from rote.scheme import Scheme
 from rote.tokens import BosPolicy
@@ -42,12 +44,16 @@ class HuggingFaceModel:
         name: str = "model",
         revision: str | None = None,
         fingerprint: str = "none",
+        hashed: Hashed = "sampled",
         bos: BosPolicy = "auto",
         compile: bool = False,
+        trust_remote_code: bool = False,
+        label: str | None = None,
     ) -> None:
         self._model = model.eval().requires_grad_(False)
         self.tokenizer = tokenizer
-        self.name, self.revision, self.fingerprint = name, revision, fingerprint
+        self.name, self.revision, self.label = name, revision, label
+        self.fingerprint, self.hashed, self.trust_remote_code = fingerprint, hashed, trust_remote_code
         self.bos_policy = bos
         self.bos_id = _resolve_bos(tokenizer, bos, name)
         self._config = model.config.get_text_config()
@@ -56,7 +62,7 @@ class HuggingFaceModel:
         self.dtype: torch.dtype = model.dtype
         self._output = model.get_output_embeddings()
         self._base = model.base_model
-        self.warnings: tuple[str, ...] = ()
+        self.warnings: tuple[str, ...] = _warn_of_chat(tokenizer, self.bos_id, name)
         self.compiled = False
         self._split = self._can_split()
         self._keeps_keys: bool | None = None
@@ -95,8 +101,11 @@ class HuggingFaceModel:
     def identity(self) -> ModelIdentity:
         return ModelIdentity(
             name=self.name,
+            label=self.label,
             revision=self.revision,
+            trust_remote_code=self.trust_remote_code,
             fingerprint=self.fingerprint,
+            hashed=self.hashed,
             parameters=sum(p.numel() for p in self._model.parameters()),
             dtype=str(self.dtype).removeprefix("torch."),
             device=self.device.type,
@@ -104,6 +113,7 @@ class HuggingFaceModel:
             tokenizer=tokenizer_hash(self.tokenizer),
             bos=self.bos_policy,
             bos_token=self.bos_id,
+            bos_text=None if self.bos_id is None else str(self.tokenizer.convert_ids_to_tokens(self.bos_id)),
         )
 
     @torch.inference_mode()
@@ -227,36 +237,40 @@ class HuggingFaceModel:
 
 
 def _headline(own: ModelIdentity) -> str:
-    return f"{own.name}: {own.parameters:,} parameters, {own.dtype} on {own.device}, BOS {own.bos}"
+    return f"{own.title}: {own.parameters:,} parameters, {own.dtype} on {own.device}, BOS {own.bos}"
 
 
-def load_huggingface(name: str | Path, options: ModelOptions) -> HuggingFaceModel:
+def load_huggingface(found: Found, options: ModelOptions) -> HuggingFaceModel:
+    """Load what was found, and refused to be unsafe (`rote.models.safety`), with transformers."""
     import transformers
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     transformers.utils.logging.disable_progress_bar()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     chosen = torch.device(_pick_device(options.device))
-    source, given = source_of(name)
-    if options.revision is not None and Path(source).is_dir():
-        raise InputError(
-            f"{argument('revision')} is for models of the hub, and {name} is on this machine; leave it out."
-        )
-    if options.revision is not None:
-        given["revision"] = options.revision
+    name, source, trust = found.name, found.source, options.trust_remote_code
+    given = {**found.given, "trust_remote_code": trust}  # left out, transformers would ask on the terminal
+    safetensors = None if "gguf_file" in given else True
     try:
-        config = _config(source, given)
+        config = AutoConfig.from_pretrained(source, **given)
         kind = _pick_dtype(options.dtype, chosen, config)
         tokenizer = AutoTokenizer.from_pretrained(source, **given)
         model, loading = AutoModelForCausalLM.from_pretrained(  # given its config, it need not parse a GGUF file for it
-            source, config=config, dtype=kind, device_map=options.device_map, output_loading_info=True, **given
+            source,
+            config=config,
+            dtype=kind,
+            device_map=options.device_map,
+            use_safetensors=safetensors,
+            output_loading_info=True,
+            **given,
         )
     except RoteError:
         raise
     except Exception as error:  # whatever a damaged file makes transformers, safetensors or tokenizers raise
-        raise ModelError(_why_not_loaded(name, error)) from error
+        raise ModelError(why_not_loaded(name, error)) from error
     _refuse_missing(loading["missing_keys"], name)
+    vars(model).pop("generate", None)  # of a custom_generate folder: the check is of transformers' own sampler
     if "gguf_file" in given:
         model.hf_quantizer = None
     if options.device_map is None:
@@ -265,45 +279,14 @@ def load_huggingface(name: str | Path, options: ModelOptions) -> HuggingFaceMode
     return HuggingFaceModel(
         model,
         tokenizer,
-        name=str(name),
+        name=name,
         revision=options.revision,
-        fingerprint=fingerprint(weight_files(source, given)),
+        fingerprint=fingerprint(weight_files(source, found.given), options.fingerprint),
+        hashed=options.fingerprint,
         bos=options.bos,
+        trust_remote_code=trust,
+        label=options.label,
         compile=triton if options.compile == "auto" else options.compile,
-    )
-
-
-def source_of(name: str | Path) -> tuple[str, dict[str, Any]]:
-    """What to hand to from_pretrained: (folder or hub id, options)."""
-    if str(name) == "bundled":
-        return str(BUNDLED), {}
-    path = Path(name)
-    if path.suffix == ".gguf":
-        if not path.is_file():
-            raise ModelError(f"there is no GGUF file at {path}; check the path.")
-        return str(path.parent), {"gguf_file": path.name}
-    if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise ModelError(f"the folder {path} has no config.json: it is not a Hugging Face model; check the path.")
-        return str(path), {}
-    if isinstance(name, Path) and not path.exists():
-        raise ModelError(f"there is no model at {path}; check the path.")
-    if path.exists():
-        raise ModelError(f"{path} is a file, not a model: give a model folder, a .gguf file or a hub id.")
-    return str(name), {}
-
-
-def _config(source: str, options: Mapping[str, Any]) -> Any:
-    from transformers import AutoConfig
-
-    return AutoConfig.from_pretrained(source, **options)
-
-
-def _why_not_loaded(name: str | Path, error: Exception) -> str:
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return (
-        f"could not load the model {str(name)!r}: {first} "
-        "Give an existing model folder, a .gguf file, a hub id that this machine can reach, or 'bundled'."
     )
 
 
@@ -360,6 +343,26 @@ def _resolve_bos(tokenizer: Any, policy: BosPolicy, name: str) -> int | None:
             "or never."
         )
     return None if policy == "never" or own is None else int(own)
+
+
+OPENERS = re.compile(r"im_start|start_of_turn|start_header|start_of_role|\b(user|system|human)\b", re.IGNORECASE)
+ROLE = r"""['"]?[\s+~{}-]*['"]?\s*(message(\[['"]|\.)role|role\b|system\b|user\b|assistant\b)"""
+
+
+def _warn_of_chat(tokenizer: Any, bos_id: int | None, name: str) -> tuple[str, ...]:
+    """A sentence where BOS is what opens a turn of a chat, by its own text or by the tokenizer's chat template."""
+    if bos_id is None:
+        return ()
+    text, templates = str(tokenizer.convert_ids_to_tokens(bos_id)), getattr(tokenizer, "chat_template", None)
+    every = templates.values() if isinstance(templates, Mapping) else [templates or ""]
+    if not OPENERS.search(text) and not any(re.search(f"({re.escape(text)}|bos_token){ROLE}", str(t)) for t in every):
+        return ()
+    message = (
+        f"{name}: its BOS {text!r} (id {bos_id}) opens a turn of a chat, and here it stands before every prefix, as "
+        "if a role followed; a text may then look less known than it is. --bos never puts nothing there."
+    )
+    warnings.warn(message, stacklevel=2)
+    return (message,)
 
 
 def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from rote.errors import ModelError, RoteError
+from rote.errors import ModelError
 from rote.models.fingerprint import tokenizer_hash
-from rote.models.huggingface import source_of
+from rote.models.safety import refuse_unsafe_tokenizer
+from rote.models.sources import find
 
 
 def load_tokenizer(name: str, *, revision: str | None = None, expected: str | None = None) -> Any:
     """The tokenizer of a model folder, GGUF file or hub id, from this machine's own files: nothing is downloaded.
 
     `expected`: the hash that a run's manifest has for it; another tokenizer is refused, as its tokens would be wrong.
+    Code that comes with a tokenizer is not run, whatever the run was made with.
     """
     from transformers import AutoTokenizer
 
+    found = find(name, revision, download=False)
     try:
-        source, options = source_of(name)
-        if revision is not None:
-            options["revision"] = revision
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True, **options)
-    except RoteError:
-        raise
+        refuse_unsafe_tokenizer(found)
+        own = {**found.given, "local_files_only": True, "trust_remote_code": False}
+        tokenizer = AutoTokenizer.from_pretrained(found.source, **own)
+    except ModelError as error:
+        raise ModelError(
+            f"the tokenizer of {name} is not read to show tokens: it would run code of its own."
+        ) from error
     except Exception as error:  # whatever a missing or damaged file makes transformers and tokenizers raise
         raise ModelError(f"the tokenizer of {name} is not on this machine, or cannot be read.") from error
     if expected is not None and tokenizer_hash(tokenizer) != expected:

@@ -122,6 +122,6 @@ def element_of_marks(text: str, words: Callable[[str], str] = escape) -> Markup:
 def _element(key: str, how: str, value: str, shown: str) -> str:
     where = f'data-key="{escape(key)}" data-as="{escape(how)}"'
     element = f'<data value="{escape(value)}" {where}>{escape(shown)}</data>'
-    if how == "text":
+    if how in ("text", "title"):
         element = f"<bdi {where}>{escape(shown)}</bdi>"
     return element.replace("\r", "&#13;")  # of which a browser would make a line feed, and another key

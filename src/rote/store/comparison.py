@@ -11,6 +11,7 @@ from typing import Any, Literal
 import polars as pl
 
 from rote.errors import RunError, argument
+from rote.models.base import title_of
 from rote.store.files import make_folder, pretty, read_declared, write_whole
 from rote.store.manifest import NearSearch, ScannedWindows, Source
 from rote.store.seal import check_seal, write_seal
@@ -20,12 +21,18 @@ from rote.store.summary import Coverage, NearRate, Rates, Share
 @dataclass(frozen=True, kw_only=True)
 class ComparedModel:
     name: str
+    label: str | None = None
     parameters: int | None
     fingerprint: str
     dtype: str
     device: str
     bos: str
     bos_token: int | None
+    bos_text: str | None
+
+    @property
+    def title(self) -> str:
+        return title_of(self.name, self.label)
 
 
 @dataclass(frozen=True, kw_only=True)

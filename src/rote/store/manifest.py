@@ -17,7 +17,7 @@ from rote.extraction.text.writing import Plan
 from rote.models.base import ModelIdentity
 from rote.store.files import plain
 
-NOT_DECIDING = {"created", "source.name", "sampling.held_out_name", "model.name", "versions.python"}
+NOT_DECIDING = {"created", "source.name", "sampling.held_out_name", "model.name", "model.label", "versions.python"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +152,12 @@ def refuse_other_model(before: ModelIdentity, now: ModelIdentity, folder: str, *
     """Raise a RunError where the model at hand is not, in these fields, the one that a run was made with."""
     for field in fields:
         if getattr(now, field) != getattr(before, field):
+            if field == "fingerprint" and now.hashed != before.hashed:
+                raise RunError(
+                    f"{folder} knows its model by a {before.hashed} hash of the weights, and that of {now.name} is a "
+                    f"{now.hashed} one: they cannot be compared. Load the model with "
+                    f"{argument('fingerprint', before.hashed)}."
+                )
             raise RunError(
                 f"{folder} was made with another model: its {field} is "
                 f"{getattr(before, field)!r}, that of {now.name} is {getattr(now, field)!r}. {fix}"

@@ -447,7 +447,7 @@ def test_every_figure_is_sound(count: int, seed: int, near: bool, kind: Kind, ta
     made = run_figures(finished(table, kind=kind, tolerance=2 if near else None, tau=tau), table)
     sound({figure.name: figure for figure in made})
     for figure in made:
-        assert f"Model a model, scheme {SCHEME}, BOS token 0 first." in figure.caption
+        assert f"Model a model, scheme {SCHEME}, BOS '<bos>' (id 0) first." in figure.caption
 
 
 def test_a_run_without_rows_has_no_figures() -> None:

@@ -18,6 +18,8 @@ def agrees(shown: str, how: str, number: Any, *, digits: int = 3) -> bool:
 
     `digits`: how many significant ones a "number" has at the least, unless it has fewer of its own.
     """
+    if how == "title":  # the last part of a path or a hub id
+        return bool(shown) and str(number).removesuffix(".gguf").endswith(shown)
     if how == "text":
         return shown == str(number) or (len(str(number)) > 16 and shown == f"{str(number)[:16]}…")
     if number is None:

@@ -24,6 +24,7 @@ from rote.analysis.coverage import character_maximum, coverage
 from rote.analysis.near.rates import near_summary
 from rote.analysis.rates import rates, rates_by
 from rote.analysis.strongest import strongest_rows
+from rote.models.base import title_of
 from rote.report import keys
 from rote.report.page.run import render_run
 from rote.report.text import numbers
@@ -201,7 +202,7 @@ def test_a_scan_says_how_much_comes_out_with_even_odds() -> None:
     assert "3 of 4 windows (75.0%) count as extracted" in seen.text["lede"][0].replace("\u00a0", " ")
     assert TOP_K in seen.text["provenance"][0]
     assert "cdcdcdcdcdcdcdcd" in seen.text["provenance"][0]
-    assert "BOS token 0 stands before every prefix" in seen.text["provenance"][0]
+    assert "BOS '<bos>' (id 0) before every prefix" in seen.text["provenance"][0]
     assert "not a sample" in seen.text["provenance"][0]
 
 
@@ -264,7 +265,8 @@ def test_foreign_text_never_becomes_markup() -> None:
     assert seen.text["mark"] == [evil, evil]
     assert seen.text["prefix"] == [evil, evil]
     assert evil in seen.text["warnings"][0]
-    assert f"What {evil} knows by rote of {evil}" in seen.text["h1"][0]
+    assert f"What {title_of(evil, None)} knows by rote of {evil}" in seen.text["h1"][0]
+    assert evil in seen.text["method"][0]
 
 
 @cases(40)
@@ -476,15 +478,17 @@ def test_numbers_for_people() -> None:
 
 
 def test_bos_in_words() -> None:
-    assert "the tokenizer has none" in numbers.bos("auto", None)
-    assert "as asked" in numbers.bos("never", None)
+    none = replace(MODEL, bos_token=None, bos_text=None)
+    assert "the tokenizer has none" in numbers.bos(none)
+    assert "as asked" in numbers.bos(replace(none, bos="never"))
+    assert numbers.bos(replace(MODEL, bos_token=2, bos_text="<s>")).startswith("auto: BOS '<s>' (id 2) before every")
 
 
 def test_the_terminal_gets_the_headline_and_what_it_rests_on() -> None:
     lines = summary_lines(run(table([math.log(0.6)] * 3, spans=windows(3)), warnings=["careful"]))
     assert lines[0].endswith("with even odds (p ≥ 50%).")
     assert any(TOP_K in line for line in lines)
-    assert any("BOS token 0" in line for line in lines)
+    assert any("BOS '<bos>' (id 0)" in line for line in lines)
     assert any("careful" in line for line in lines)
 
 

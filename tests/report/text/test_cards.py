@@ -73,7 +73,7 @@ def test_a_scan_has_its_headline_strip_and_passages() -> None:
     assert said.startswith(f"{100 * 40 / len(TEXT):.2f}% of this text’s characters can be drawn out with even odds")
     assert "3 of 4 windows (75.0%) count as extracted." in said
     assert "0.001 ■ 0.01 ■ 0.1 ■ 1 0 to 2,120 characters; a bar shows the highest probability within 14" in said
-    assert "tiny; scheme temperature=1 top_k=40; BOS auto: BOS token 0 stands before every prefix" in said
+    assert "tiny; scheme temperature=1 top_k=40; BOS auto: BOS '<bos>' (id 0) before every prefix" in said
     strongest = re.findall(r"pz ([\d.]+), [^,]+, characters ([\d,]+) to", said)
     assert strongest == [("0.9", "60"), ("0.02", "460"), ("0.002", "1,260")]
     (lane,) = bars(html)

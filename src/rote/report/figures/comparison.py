@@ -29,6 +29,7 @@ from rote.report.figures.layers import (
     strip_lane,
 )
 from rote.report.figures.run import QUERIES
+from rote.report.keys import plain
 from rote.report.text import numbers
 from rote.store.comparison import ComparedRun, ComparisonResult
 from rote.store.summary import Rate, Share
@@ -315,24 +316,24 @@ def _run_axis(runs: Sequence[ComparedRun]) -> Axis:
 
 
 def run_label(run: ComparedRun) -> str:
-    """A run's letter and the last part of its folder; its scheme too, where the folder has several."""
-    own = re.split(r"[/\\]", str(run.folder).rstrip("/\\"))[-1]
+    """A run's letter, and its model's label or the last part of its folder; its scheme too, where there are several."""
+    own = run.model.label or re.split(r"[/\\]", str(run.folder).rstrip("/\\"))[-1]
     several = str(run.name).endswith(f"({run.scheme})")
     return f"{run.key} {numbers.literal(own)}" + (f" ({short_scheme(run.scheme)})" if several else "")
 
 
 def _row(run: ComparedRun, **more: Any) -> dict[str, Any]:
-    return {"run": run_label(run), "model": run.model.name, "scheme": run.scheme, **more}
+    return {"run": run_label(run), "model": run.model.title, "scheme": run.scheme, **more}
 
 
 def _which(runs: Sequence[ComparedRun]) -> str:
     """Which model and scheme each letter is."""
     schemes = {run.scheme for run in runs}
     each = "; ".join(
-        f"{run.key} {numbers.literal(run.model.name)}" + (f", {run.scheme}" if len(schemes) > 1 else "") for run in runs
+        f"{run.key} {numbers.literal(run.model.title)}" + (f", {run.scheme}" if len(schemes) > 1 else "")
+        for run in runs
     )
-    bos = {run.model.bos_token for run in runs}
-    before = " or ".join(sorted("no BOS token" if token is None else f"BOS token {token}" for token in bos))
+    before = " or ".join(sorted({plain(numbers.bos_token(run.model)) for run in runs}))
     common = f"scheme {runs[0].scheme}, {before} first" if len(schemes) == 1 else f"{before} first"
     return f"{each}; {common}."
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rote.analysis.distribution import cell_counts
 from rote.models.base import ModelIdentity
 from rote.report.figures.figure import Axis, Layer
+from rote.report.keys import plain
 from rote.report.text import numbers
 from rote.store.run import Finished
 from rote.store.summary import OddsRate, Rate, Share
@@ -50,8 +51,8 @@ def setting(run: Finished, scheme: str) -> str:
 
 def made_with(model: ModelIdentity, how: str) -> str:
     """The model, how it wrote, and what stood before its prompts."""
-    bos = "no BOS token" if model.bos_token is None else f"BOS token {model.bos_token} first"
-    return f"Model {numbers.literal(model.name)}, {how}, {bos}."
+    first = "" if model.bos_token is None else " first"
+    return f"Model {plain(numbers.title(model))}, {how}, {plain(numbers.bos_token(model))}{first}."
 
 
 def short_scheme(scheme: str) -> str:

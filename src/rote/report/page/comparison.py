@@ -233,7 +233,7 @@ def _run(run: ComparedRun) -> str:
     parts = [
         f"{numbers.name(model.name)}, weights {weights}, {numbers.name(model.dtype)} on {numbers.name(model.device)}.",
         f"{numbers.name(run.scheme)}. {Scheme.parse(run.scheme).explain()}",
-        f"BOS {numbers.bos(model.bos, model.bos_token)}",
+        f"BOS {numbers.bos(model)}",
         "Given up early where certain to end below its τ." if run.stop_early else "Scored to the last token.",
         *(f"{name}: {value}." for name, value in near_method(run.near)),
         f"Made with {', '.join(f'{name} {numbers.name(version)}' for name, version in run.versions.items())}.",

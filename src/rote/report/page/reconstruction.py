@@ -43,7 +43,7 @@ def render_reconstruction(
         packed=None,
         figures=figures,
         seed_name=numbers.name(manifest.source.name),
-        model=numbers.name(manifest.model.name),
+        model=numbers.title(manifest.model),
         headline=headline(summary),
         warnings=[numbers.name(warning) for warning in summary.warnings],
         rows=rows(manifest, summary),

@@ -68,7 +68,7 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
     packed = pack(
         [
             PackedRun(
-                "", run.manifest.model.name, run.scheme, with_origin(rows) if run.drawn else rows, run.manifest.near
+                "", run.manifest.model.title, run.scheme, with_origin(rows) if run.drawn else rows, run.manifest.near
             )
         ],
         tau=run.summary.tau,
@@ -86,7 +86,7 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
         created=run.manifest.created,
         created_words=_date(run.manifest.created),
         source=numbers.name(shown.manifest.source.name),
-        model=numbers.name(shown.manifest.model.name),
+        model=numbers.title(shown.manifest.model),
         warnings=variant_warnings(shown) + [numbers.name(warning) for warning in shown.summary.warnings],
         headline=headline(shown),
         lede=lede(shown),

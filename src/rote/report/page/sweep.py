@@ -33,7 +33,7 @@ def render_sweep(result: SweepResult, runs: Mapping[str, Finished]) -> str:
         packed=None,
         figures=figures,
         source=numbers.name(sweep.source.name),
-        model=numbers.name(sweep.model.name),
+        model=numbers.title(sweep.model),
         headline=headline(sweep),
         lede=lede(sweep),
         provenance=facts(sweep),

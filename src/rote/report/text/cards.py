@@ -74,7 +74,7 @@ def run_card(run: RunView) -> str:
         parts.append(_strip(run, lanes(run)))
     if shown:
         parts.append(table(("strongest passages", "begins"), [(p.facts, p.words) for p in shown]))
-    parts.append(sentence(f"{model.name}; scheme {run.scheme}; BOS {numbers.bos(model.bos, model.bos_token)}"))
+    parts.append(sentence(f"{model.title}; scheme {run.scheme}; BOS {numbers.bos(model)}"))
     return card(
         headline(run),
         *parts,

@@ -84,9 +84,8 @@ def runs_table(result: ComparisonResult) -> list[list[str]]:
     rows = [["", "Run", "Model", "Scheme", "BOS"]]
     for run in result.runs:
         model = run.model
-        token = "none" if model.bos_token is None else f"token {numbers.setting(model.bos_token)}"
-        names = [numbers.name(text) for text in (run.name, model.name, run.scheme)]
-        rows.append([run.key, *names, f"{model.bos}: {token}"])
+        names = [numbers.name(run.name), numbers.title(model), numbers.name(run.scheme)]
+        rows.append([run.key, *names, f"{model.bos}: {numbers.bos_token(model)}"])
     return rows
 
 

@@ -65,14 +65,14 @@ def method(run: Finished) -> list[tuple[str, str]]:
     facts = [
         ("Text" if run.scanned else "Examples", source_fact(run.manifest.source)),
         ("Model", _model(model)),
-        ("Weights", f"fingerprint {numbers.name(model.fingerprint or numbers.MISSING)}"),
+        ("Weights", f"fingerprint {numbers.name(model.fingerprint or numbers.MISSING)}, {_HASHED[model.hashed]}"),
         ("Tokenizer", numbers.name(model.tokenizer or numbers.MISSING)),
         (
             "Arithmetic",
             f"{numbers.name(model.dtype)} on {numbers.name(model.device)}; logits turned to float32, sums in float64",
         ),
         *(("Scheme", f"{numbers.name(label)}. {Scheme.parse(label).explain()}") for label in run.manifest.schemes),
-        ("BOS", numbers.bos(model.bos, model.bos_token)),
+        ("BOS", numbers.bos(model)),
     ]
     facts += sample_facts(run)
     if run.manifest.source.normalised is not None:
@@ -151,9 +151,19 @@ def normalised_fact(source: Source) -> str:
     )
 
 
+_HASHED = {"sampled": "of every byte of small files, of a part of every MiB of large ones", "whole": "of every byte"}
+
+
 def _model(model: ModelIdentity) -> str:
     revision = f"revision {numbers.name(model.revision)}" if model.revision else "no revision given"
-    return f"{numbers.name(model.name)}, {revision}, {numbers.count(model.parameters)} parameters"
+    called = f" (called {numbers.name(model.label)})" if model.label else ""
+    parameters = numbers.count(model.parameters)
+    return f"{numbers.name(model.name)}{called}, {revision}, {parameters} parameters{trusted(model)}"
+
+
+def trusted(model: ModelIdentity) -> str:
+    """That more than transformers' own code decided the numbers, where it did."""
+    return "; code that came with the model was run (--trust-remote-code)" if model.trust_remote_code else ""
 
 
 def _scored(run: Finished) -> str:

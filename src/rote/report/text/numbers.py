@@ -7,8 +7,10 @@ import re
 
 from markupsafe import Markup, escape
 
+from rote.models.base import ModelIdentity
 from rote.odds import queries_needed
 from rote.report.keys import MARKS, element_of_marks, mark
+from rote.store.comparison import ComparedModel
 from rote.store.summary import Rate
 
 MISSING = "–"
@@ -42,6 +44,11 @@ def _typeset(words: str) -> Markup:
 def name(text: str) -> str:
     """A name or another foreign text within a sentence, shown literally; where it has a key, it keeps it."""
     return mark(text, literal(text), "text")
+
+
+def title(model: ModelIdentity | ComparedModel) -> str:
+    """What a model is called in titles and tables: its label, or the end of its name, which has the name's key."""
+    return name(model.label) if model.label else mark(model.name, literal(model.title), "title")
 
 
 def short(fingerprint: str | None) -> str:
@@ -230,13 +237,18 @@ def _duration(seconds: float) -> str:
     return f"{whole // 3600:,} h {whole % 3600 // 60:02d} min"
 
 
-def bos(policy: str, token: int | None) -> str:
+def bos(model: ModelIdentity | ComparedModel) -> str:
     """What stood before every prefix, and why."""
-    if token is not None:
+    policy = model.bos
+    if model.bos_token is not None:
         why = "as asked" if policy == "always" else "because the tokenizer has one"
-        return (
-            f"{policy}: BOS token {setting(token)} stands before every prefix, {why}; it is not counted among the "
-            "prefix tokens."
-        )
+        return f"{policy}: {bos_token(model)} before every prefix, {why}; it is not counted among the prefix tokens."
     why = "as asked" if policy == "never" else "because the tokenizer has none"
     return f"{policy}: no BOS token stands before the prefixes, {why}."
+
+
+def bos_token(model: ModelIdentity | ComparedModel) -> str:
+    """The token that stood before every prefix: what it is, and its id."""
+    if model.bos_token is None:
+        return "no BOS token"
+    return f"BOS '{name(model.bos_text or MISSING)}' (id {setting(model.bos_token)})"

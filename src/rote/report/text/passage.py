@@ -124,9 +124,9 @@ def passage_lines(passage: ShownPassage) -> list[Line]:
 
 def _one(run: PassageOfRun) -> list[Line]:
     facts = [
-        ["Model", numbers.literal(str(run.model.name))],
+        ["Model", numbers.title(run.model)],
         ["Scheme", run.scheme],
-        ["BOS", numbers.bos(run.model.bos, run.model.bos_token)],
+        ["BOS", numbers.bos(run.model)],
         ["p_z", p_z(run)],
         ["Greedy", _greedy(run)],
         *([f"Prompts for {numbers.threshold(float(p))}", prompts(run, p)] for p in run.queries_needed),
@@ -140,9 +140,9 @@ def _side_by_side(runs: Sequence[PassageOfRun]) -> Iterator[Line]:
     rows[0] += [f"Prompts for {numbers.threshold(float(p))}" for p in runs[0].queries_needed]
     for run in runs:
         model = run.model
-        bos = model.bos + (": none" if model.bos_token is None else f": token {model.bos_token}")
+        bos = f"{model.bos}: {numbers.bos_token(model)}"
         needed = (prompts(run, p) for p in run.queries_needed)
-        names = (run.key, numbers.literal(run.name), numbers.literal(str(model.name)))
+        names = (run.key, numbers.literal(run.name), numbers.title(model))
         rows.append([*names, run.scheme, bos, p_z(run), "yes" if run.greedy else "no", *needed])
     yield from map(_plain, aligned(rows))
     yield []

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rote.report.keys import derived, key_of, mark
 from rote.report.text import numbers
+from rote.report.text.method import trusted
 from rote.store.manifest import ReconstructionManifest
 from rote.store.reconstruction import ReconstructionSummary, SimilarityNumbers
 
@@ -46,7 +47,7 @@ def rows(manifest: ReconstructionManifest, summary: ReconstructionSummary) -> li
         ("Scheme", _scheme(manifest)),
         ("Context", _context(manifest)),
         ("Model", _model(manifest)),
-        ("BOS", numbers.bos(manifest.model.bos, manifest.model.bos_token).replace("prefix", "context")),
+        ("BOS", numbers.bos(manifest.model).replace("prefix", "context")),
         ("Cost", _cost(manifest, summary)),
     ]
     return facts
@@ -167,7 +168,7 @@ def _context(manifest: ReconstructionManifest) -> str:
 
 def _model(manifest: ReconstructionManifest) -> str:
     model = manifest.model
-    return f"{numbers.name(model.name)}, weights {numbers.short(model.fingerprint)}"
+    return f"{numbers.name(model.name)}, weights {numbers.short(model.fingerprint)}{trusted(model)}"
 
 
 def _cost(manifest: ReconstructionManifest, summary: ReconstructionSummary) -> str:

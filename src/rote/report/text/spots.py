@@ -83,7 +83,7 @@ def told(listed: Spots, scan: RunView) -> list[str]:
         f"{numbers.literal(listed.source)}, {numbers.literal(listed.model)}",
         f"{numbers.counted(listed.hot_spots, 'hot-spot')} at p ≥ {numbers.threshold(listed.threshold)} ({what}), "
         f"together {numbers.percent(listed.characters / length)} of the text’s {numbers.count(length)} characters. "
-        f"Scheme {listed.scheme}; BOS {numbers.bos(model.bos, model.bos_token)}",
+        f"Scheme {listed.scheme}; BOS {numbers.bos(model)}",
     ]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rote.report.keys import mark
 from rote.report.text import numbers
+from rote.report.text.method import trusted
 from rote.store.sweep import Point, SweepResult
 
 EVEN = 0.5
@@ -79,8 +80,8 @@ def facts(sweep: SweepResult) -> list[tuple[str, str]]:
     model = sweep.model
     return [
         ("Examples", numbers.count(sweep.examples)),
-        ("Model", f"{numbers.name(model.name)}, weights {numbers.short(model.fingerprint)}"),
-        ("BOS", numbers.bos(model.bos, model.bos_token)),
+        ("Model", f"{numbers.title(model)}, weights {numbers.short(model.fingerprint)}{trusted(model)}"),
+        ("BOS", numbers.bos(model)),
         ("Intervals", INTERVALS),
     ]
 

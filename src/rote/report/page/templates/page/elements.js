@@ -54,8 +54,8 @@ function typeset(text) {
   let end = 0;
   for (const match of text.matchAll(MARKED)) {
     const [whole, key, how, value, shown] = match;
-    const element = keyed(how === "text" ? "bdi" : "data", key, how, shown, value);
-    if (how === "text") element.replaceChildren(...words(shown));
+    const element = keyed(how === "text" || how === "title" ? "bdi" : "data", key, how, shown, value);
+    if (how === "text" || how === "title") element.replaceChildren(...words(shown));
     nodes.push(...words(text.slice(end, match.index)), element);
     end = match.index + whole.length;
   }

@@ -1,0 +1,169 @@
+"""What a model's name means: a folder, a GGUF file or a hub id. One that means nothing is refused at once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from rote.errors import InputError, ModelError, argument
+from rote.models.base import BUNDLED, LogitModel, ModelOptions
+
+HUB_SECONDS = 5.0
+"""How long the hub may take to say that it has a model."""
+
+GIVE = "Give an existing model folder, a .gguf file, a hub id that this machine can reach, or 'bundled'."
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A model's files: what transformers is to be handed, and the names of the files that are there.
+
+    `source` is a folder or a hub id; `given` are the options that say where in it.
+    """
+
+    name: str
+    source: str
+    given: dict[str, Any] = field(default_factory=dict)
+    files: frozenset[str] = frozenset()
+
+    @property
+    def local(self) -> bool:
+        return Path(self.source).is_dir()
+
+
+def load_found(name: str | Path, options: ModelOptions) -> LogitModel:
+    """Load a model of transformers, found and looked through first: that takes no time, and importing torch does."""
+    found = find(name, options.revision)
+    from rote.models.safety import refuse_unsafe
+
+    refuse_unsafe(found, trust=options.trust_remote_code)
+    from rote.models.huggingface import load_huggingface
+
+    return load_huggingface(found, options)
+
+
+def find(name: str | Path, revision: str | None = None, *, download: bool = True) -> Found:
+    """Where a model is. Without `download`, a hub id is looked for in this machine's cache alone."""
+    found = _on_this_machine(name)
+    if found is None:
+        return _on_the_hub(str(name), revision, download)
+    if revision is not None:
+        raise InputError(
+            f"{argument('revision')} is for models of the hub, and {name} is on this machine; leave it out."
+        )
+    return found
+
+
+def _on_this_machine(name: str | Path) -> Found | None:
+    path = BUNDLED if str(name) == "bundled" else Path(name)
+    if path.suffix == ".gguf" and path.is_file():
+        return Found(str(name), str(path.parent), {"gguf_file": path.name}, _names(path.parent))
+    if path.is_dir():
+        files = _names(path)
+        if "config.json" in files:
+            return Found(str(name), str(path), {}, files)
+        if "adapter_config.json" in files:
+            raise ModelError(f"the folder {path} holds an adapter, not a model. {MERGE}")
+        raise ModelError(f"the folder {path} has no config.json: it is not a Hugging Face model; check the path.")
+    if path.exists():
+        raise ModelError(f"{path} is a file, not a model: give a model folder, a .gguf file or a hub id.")
+    if path.suffix == ".gguf":
+        raise ModelError(f"there is no GGUF file at {path}{_instead(path)}")
+    if isinstance(name, Path) or _is_path(str(name)):
+        raise ModelError(f"there is no model at {name}{_instead(path)}")
+    if get_close_matches(str(name).lower(), ["bundled"], cutoff=0.75):
+        raise ModelError(f"there is no model {str(name)!r}; did you mean 'bundled'?")
+    return None
+
+
+MERGE = "Merge it into its base model and save that in a folder of its own (peft: merge_and_unload, save_pretrained)."
+
+
+def _names(folder: Path) -> frozenset[str]:
+    return frozenset(path.name for path in folder.iterdir())
+
+
+def _is_path(name: str) -> bool:
+    """Whether a name can only be that of a folder: no hub id looks like it, or its first part is a folder here."""
+    first, slash, _ = name.partition("/")
+    by_its_looks = name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1 or name.endswith("/")
+    return by_its_looks or re.match(r"[A-Za-z]:", name) is not None or bool(slash and Path(first).is_dir())
+
+
+def _instead(path: Path) -> str:
+    """What is there instead: the names beside the first part of a path that is missing."""
+    home = path.expanduser()
+    if home.exists():
+        return f"; did you mean {str(home)!r}?"
+    missing = next((part for part in (*reversed(path.parents), path) if not part.exists()), path)
+    if not missing.parent.is_dir():
+        return "; check the path."
+    close = get_close_matches(missing.name, sorted(_names(missing.parent)))
+    instead = " or ".join(repr(str(missing.parent / name / path.relative_to(missing))) for name in close)
+    if close:
+        return f"; did you mean {instead}?"
+    return f": {str(missing.parent.resolve())!r} has no {missing.name!r}; check the path."
+
+
+# --- the hub
+
+
+def _on_the_hub(name: str, revision: str | None, download: bool) -> Found:
+    from huggingface_hub import constants
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        cached = _cached(name, revision)
+    except HFValidationError as error:
+        raise ModelError(f"{name!r} is no model folder here, and no hub id could be called so. {GIVE}") from error
+    given = {} if revision is None else {"revision": revision}
+    reason = "HF_HUB_OFFLINE is set, so the hub was not asked"
+    if download and not constants.HF_HUB_OFFLINE:
+        listed, reason = _ask(name, revision)
+        if listed is not None:
+            return Found(name, name, given, listed)
+    if cached is None:
+        missing = "the model is not in this machine's cache"
+        beside = get_close_matches(name, sorted(path.name for path in Path().iterdir() if path.is_dir()))
+        mean = f" Did you mean the folder {beside[0]!r}?" if beside else ""
+        raise ModelError(f"could not load the model {name!r}: {reason}, and {missing}.{mean} {GIVE}")
+    return Found(name, name, {**given, "local_files_only": True}, _names(cached))
+
+
+def _cached(name: str, revision: str | None) -> Path | None:
+    """The snapshot of a hub model that this machine has kept."""
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(name, "config.json", revision=revision)
+    return Path(config).parent if isinstance(config, str) else None
+
+
+def _ask(name: str, revision: str | None) -> tuple[frozenset[str] | None, str]:
+    """The files of a hub model; or None, and why there is no answer. It is asked once: nobody is kept waiting."""
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
+
+    hub = constants.ENDPOINT
+    try:
+        siblings = HfApi().model_info(name, revision=revision, timeout=HUB_SECONDS).siblings
+    except GatedRepoError as error:
+        raise ModelError(
+            f"{hub} gives {name!r} only to those who have asked for it: ask on its page, then log in (hf auth login)."
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise ModelError(
+            f"there is no model {name!r} on {hub}, or it is private. Check the spelling, or log in (hf auth login)."
+        ) from error
+    except RevisionNotFoundError as error:
+        raise ModelError(
+            f"{name!r} has no {argument('revision', revision)} on {hub}; give one that its page lists."
+        ) from error
+    except HfHubHTTPError as error:
+        return None, f"{hub} answered with an error ({error.response.status_code})"
+    except Exception as error:  # of the network, in whatever library asks it
+        first = str(error).strip().splitlines()
+        return None, f"{hub} cannot be reached from here ({first[0] if first else type(error).__name__})"
+    return frozenset(sibling.rfilename for sibling in siblings or ()), ""
