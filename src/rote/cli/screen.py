@@ -123,11 +123,11 @@ def print_strip(out: Console, run: RunView) -> None:
     print_lines(out, [legend_words(run, bars)])
 
 
-def _bar(level: int | None) -> Text:
-    from rote.report.text.strip import LEVELS
+def _bar(level: int) -> Text:
+    from rote.report.text.strip import LEVELS, UNSEEN
 
-    if level is None:
-        return Text(" ")
+    if level < 0:
+        return Text("·", "dim") if level == UNSEEN else Text(" ")
     share = level / (LEVELS - 1)
     return Text("▁▂▃▄▅▆▇█"[round(share * 7)], f"rgb(255,{round(200 * (1 - share))},{round(90 * (1 - share))})")
 

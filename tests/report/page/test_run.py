@@ -20,14 +20,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rote.analysis.coverage import character_maximum, coverage
+from rote.analysis.coverage import along_text, coverage
 from rote.analysis.near.rates import near_summary
 from rote.analysis.rates import rates, rates_by
 from rote.analysis.strongest import strongest_rows
 from rote.report import keys
 from rote.report.page.run import render_run
 from rote.report.text import numbers
-from rote.report.text.strip import LEVELS, levels, strip
+from rote.report.text.strip import BELOW, LEVELS, UNSEEN, levels, strip
 from rote.report.text.tables import distribution, groups
 from rote.report.text.words import summary_lines
 from rote.store.files import declared, pretty
@@ -35,6 +35,7 @@ from rote.store.manifest import Manifest, NearSearch
 from rote.store.run import Passages, RunView
 from rote.store.summary import SchemeNumbers, Summary
 from tests.cases import cases
+from tests.reference.coverage import looked_at
 from tests.report.runs import MODEL, Kind, manifest, summary
 
 TOP_K = "temperature=1 top_k=40"
@@ -196,8 +197,13 @@ def windows(count: int, *, width: int = 40, stride: int = 20) -> list[tuple[int,
 def test_a_scan_says_how_much_comes_out_with_even_odds() -> None:
     scores = table([math.log(0.9), math.log(0.6), math.log(0.02), -math.inf], spans=windows(4))
     seen = Outline(page(scores))
-    covered = 60 / len(TEXT)  # two windows of 40 characters that overlap by 20
-    assert seen.text["headline"][0].startswith(f"{100 * covered:.2f}% of this text’s characters")
+    # Two windows of 40 characters that overlap by 20, of four.
+    assert seen.text["headline"][0] == (
+        "2 of 4 windows come out with even odds (p\u00a0≥\u00a050%): 60.0% of the characters looked at, which are "
+        f"{100 * 100 / len(TEXT):.2f}% of this text."
+    )
+    assert "cover 60 of the 100 characters looked at; the text has 2,120." in seen.text["lede"][0]
+    assert "can never count" in seen.text["lede"][0]
     assert "3 of 4 windows (75.0%) count as extracted" in seen.text["lede"][0].replace("\u00a0", " ")
     assert TOP_K in seen.text["provenance"][0]
     assert "cdcdcdcdcdcdcdcd" in seen.text["provenance"][0]
@@ -208,8 +214,11 @@ def test_a_scan_says_how_much_comes_out_with_even_odds() -> None:
 def test_a_score_run_gives_its_count_and_interval() -> None:
     scores = table([math.log(0.9)] * 5 + [-30.0] * 15, repetitions=[8] * 5 + [1] * 15)
     seen = Outline(page(scores, kind="score", example=("a ", "b"), dropped=0))
-    assert seen.text["headline"][0].replace("\u00a0", " ") == "5 of 20 examples can be extracted at τ = 0.001."
-    assert "95% Wilson interval 11.2% to 46.9%" in seen.text["lede"][0]
+    assert seen.text["headline"][0].replace("\u00a0", " ") == (
+        "Extracted at τ = 0.001: 1 repetition: 0 of 15 (0%); 8 repetitions: 5 of 5 (100%)."
+    )
+    assert "1 repetition 0% to 20.4%; 8 repetitions 56.6% to 100%." in seen.text["lede"][0]
+    assert "all groups together: 11.2% to 46.9%" in seen.text["provenance"][0]
     assert "strip" not in seen.text
     assert len(seen.text["mark"]) == 5
     assert "1 w0" in seen.text["h3"]
@@ -231,10 +240,12 @@ def test_nothing_extracted_is_said_plainly(log_probs: list[float], stopped: list
     html = page(table(log_probs, spans=spans, stopped=stopped), kind=kind, example=("", ""))
     seen = Outline(html)
     headline = seen.text["headline"][0]
-    assert re.search("Nothing in this text was extracted|None of|cannot be extracted", headline)
+    assert re.search("Nothing was extracted: |None of|cannot be extracted", headline)
     assert "so there is no passage to show" in "".join(seen.text["caption"])
     assert "mark" not in seen.text
-    assert html.count('<td class="n">below τ</td>') == (20 if kind == "scan" else 0)
+    told = [html.count(f'<td class="n">{what}</td>') for what in ("below τ", "not looked at")]
+    seen_parts = {c * 20 // len(TEXT) for start, end in spans or () for c in range(start, end)}
+    assert told == ([len(seen_parts), 20 - len(seen_parts)] if spans else [0, 0])
 
 
 @pytest.mark.parametrize("kind", ["scan", "score"])
@@ -393,11 +404,14 @@ def test_the_strongest_passages_do_not_overlap_a_stronger_one(rows: list[tuple[i
 def test_the_strip_shows_the_highest_probability_in_each_part(
     rows: list[tuple[int, int, float, bool]], length: int, tau: float
 ) -> None:
-    best = character_maximum([s for s, *_ in rows], [s + w for s, w, *_ in rows], [p for _, _, p, _ in rows], length)
+    scores = table([p for _, _, p, _ in rows], spans=[(s, s + w) for s, w, *_ in rows])
+    best = along_text(scores, scores["log_prob"], length)
     said = strip(best, tau=tau)
-    for count, parts in ((20, said.table), (97, levels(best, tau=tau, count=97))):
+    seen = looked_at([(s, s + w) for s, w, *_ in rows])
+    both: tuple[tuple[int, Sequence[Any]], ...] = ((20, said.table), (97, levels(best, tau=tau, count=97)))
+    for count, parts in both:
         assert len(parts) == count
-        coloured = []
+        coloured: list[tuple[float, int]] = []
         for i, part in enumerate(parts):
             start, end = i * length // count, (i + 1) * length // count
             highest = max([p for s, w, p, _ in rows if s < end and s + w > start], default=-math.inf)
@@ -406,11 +420,15 @@ def test_the_strip_shows_the_highest_probability_in_each_part(
                     any(s <= c < s + w and p >= math.log(tau) for s, w, p, _ in rows) for c in range(start, end)
                 )
                 assert part["characters"] == f"{start:,} to {end:,}"
-                assert part["highest"] == (numbers.probability(highest) if highest >= math.log(tau) else "below τ")
-                assert part["share"] == numbers.percent(reached / (end - start))
+                own = len(seen & {*range(start, end)})
+                below = "below τ" if own else "not looked at"
+                assert part["highest"] == (numbers.probability(highest) if highest >= math.log(tau) else below)
+                assert part["share"] == (numbers.percent(reached / own) if own else numbers.MISSING)
                 continue
-            assert (part is not None) == (highest >= math.log(tau))
-            coloured += [(highest, part)] if part is not None else []
+            if highest >= math.log(tau):
+                coloured.append((highest, part))
+            else:
+                assert part == (BELOW if seen & {*range(start, end)} else UNSEEN)
         assert all(0 <= level < LEVELS for _, level in coloured)
         assert [level for _, level in sorted(coloured)] == sorted(level for _, level in coloured)
     lefts = [tick["left"] for tick in said.legend]
@@ -482,7 +500,7 @@ def test_bos_in_words() -> None:
 
 def test_the_terminal_gets_the_headline_and_what_it_rests_on() -> None:
     lines = summary_lines(run(table([math.log(0.6)] * 3, spans=windows(3)), warnings=["careful"]))
-    assert lines[0].endswith("with even odds (p ≥ 50%).")
+    assert lines[0].startswith("All 3 windows come out with even odds (p ≥ 50%): 100% of the characters looked at, ")
     assert any(TOP_K in line for line in lines)
     assert any("BOS token 0" in line for line in lines)
     assert any("careful" in line for line in lines)

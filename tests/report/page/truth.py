@@ -15,7 +15,7 @@ import polars as pl
 from rote.report.figures.figure import Figure, as_json
 from rote.report.figures.run import run_figures
 from rote.store.run import StoredRun
-from tests.reference.coverage import character_maximum, hot_spots, runs
+from tests.reference.coverage import character_maximum, hot_spots, looked_at, runs
 from tests.reference.rates import reaches
 
 PARTS = 20
@@ -120,14 +120,19 @@ class Truth:
     def best(self) -> list[float]:
         return character_maximum(self.spans, self.lower, self.manifest["source"]["characters"])
 
+    @cached_property
+    def seen(self) -> set[int]:
+        return looked_at(self.spans)
+
     def _doubt(self, end: str) -> float:
         tolerance: float = self.found["rates"]["near_tau"]["numeric_tolerance"]
         least = EVEN + {"lower": tolerance, "upper": -tolerance}[end]
-        return sum(value >= least for value in self.best) / len(self.best)
+        return sum(value >= least for value in self.best) / len(self.seen)
 
     def _strip(self, what: str) -> float:
         reached = sum(value >= math.log(self.summary["tau"]) for value in self.best)
-        return {"characters": len(self.best), "share": reached / len(self.best)}[what]
+        counts = {"characters/all": len(self.best), "characters/seen": len(self.seen)}
+        return {**counts, "share": reached / len(self.seen)}[what]
 
     def _parts(self, rest: str) -> float:
         part, what = rest.split("/")
@@ -135,7 +140,8 @@ class Truth:
         start, end = int(part) * length // count, (int(part) + 1) * length // count
         own = self.best[start:end]
         reached = sum(value >= math.log(self.summary["tau"]) for value in own)
-        shares = {"from": start / length, "to": end / length, "share": reached / len(own)}
+        seen = len(self.seen & {*range(start, end)})
+        shares = {"from": start / length, "to": end / length, "share": reached / seen if seen else None}
         return {"start": start, "end": end, "highest": max(own), **shares}[what]
 
     @cached_property

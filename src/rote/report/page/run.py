@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rote.analysis.coverage import character_maximum, hot_spots, spans
+from rote.analysis.coverage import along_text, hot_spots
 from rote.analysis.groups import with_origin
 from rote.analysis.rates import log_prob_bounds
 from rote.analysis.strongest import by_likelihood, strongest_rows
@@ -33,6 +33,7 @@ from rote.report.text.rate import sampled_section
 from rote.report.text.spots import longest_table, spots_table
 from rote.report.text.strip import strip
 from rote.report.text.tables import (
+    coverage_note,
     coverage_table,
     examples_table,
     groups,
@@ -97,6 +98,7 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
         reader_caption=_reader_caption(shown, len(blocks)),
         reader_note=f"Click on the text, or select some of it, to see the {run.unit} that it belongs to.",
         coverage=coverage_table(shown),
+        coverage_note=coverage_note(shown) if run.scanned else "",
         longest=longest_table(shown, lambda row: run.texts[row][1]),
         spots=spots,
         spots_at=numbers.threshold(SPOTS_AT),
@@ -134,8 +136,7 @@ def _reader_caption(run: Finished, blocks: int) -> str:
     if run.scanned:
         return (
             "Each character is shaded by the highest probability of any window whose suffix covers it, in softer "
-            "tones of the strip’s colours; unshaded is below τ, and grey letters are in no suffix: they were not "
-            "looked at."
+            "tones of the strip’s colours; blank is below τ, and grey is in no suffix: it was not looked at."
         )
     rows = run.summary.examples
     left = derived(rows - blocks, "reader/left_out", rows)
@@ -164,9 +165,7 @@ def _download_note(run: Finished, table: Mapping[str, Any]) -> str:
 
 def _best_by_character(run: RunView) -> NDArray[np.float64] | None:
     """Per character of a scanned text the largest log p_z of the windows whose suffix covers it; None: no scan."""
-    if not run.scanned:
-        return None
-    return character_maximum(*spans(run.rows), log_prob_bounds(run.rows)[0], run.length)
+    return along_text(run.rows, log_prob_bounds(run.rows)[0], run.length) if run.scanned else None
 
 
 def _spots(run: RunView) -> list[dict[str, Any]]:
@@ -187,8 +186,8 @@ def _cards(run: Finished) -> list[list[dict[str, str]]]:
             [
                 _card(
                     f"Coverage at {numbers.threshold(number_in(p))}",
-                    numbers.percent(c.share),
-                    f"{numbers.count(c.characters)} characters",
+                    numbers.percent(c.share_of_looked_at),
+                    f"{numbers.count(c.characters)} of {numbers.counted(run.looked_at.characters, 'character')}",
                 )
                 for p, c in covered.items()
             ]

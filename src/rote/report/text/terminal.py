@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rote.analysis.coverage import character_maximum, spans
+from rote.analysis.coverage import along_text
 from rote.analysis.rates import log_prob_bounds
 from rote.analysis.strongest import strongest_rows
 from rote.report.text import numbers
@@ -29,7 +29,7 @@ _ACTED_UPON = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One line of the strip: `best` is, for each character, the largest log-probability of what covers it."""
+    """One line of the strip: `best` is, for each character, the largest log-probability of what covers it (or NaN)."""
 
     name: str
     best: NDArray[np.float64]
@@ -53,11 +53,11 @@ def lanes(run: RunView) -> list[Lane]:
     rows, length = run.rows, run.length if run.scanned else 0
     if not length or not rows.height:
         return []
-    shown = [Lane("verbatim", character_maximum(*spans(rows), log_prob_bounds(rows)[0], length))]
+    shown = [Lane("verbatim", along_text(rows, log_prob_bounds(rows)[0], length))]
     if run.manifest.near is not None:
         with np.errstate(divide="ignore"):  # a lower bound of 0
             lower = np.log(rows["lower"].to_numpy())
-        shown.append(Lane("near", character_maximum(*spans(rows), lower, length)))
+        shown.append(Lane("near", along_text(rows, lower, length)))
     return shown
 
 
@@ -67,11 +67,11 @@ def legend(lane: Lane, tau: float) -> list[tuple[int, str]]:
     return [(min(int(round(LEVELS * tick["left"] / 100, 2)), LEVELS - 1), tick["label"]) for tick in ticks]
 
 
-def legend_words(run: RunView, bars: int) -> str:
-    """What a strip of so many bars shows, and what it leaves blank."""
+def legend_words(run: RunView, bars: int, unseen: str = "·") -> str:
+    """What a strip of so many bars shows, what it leaves blank, and what stands for what was not looked at."""
     length = run.length
     each = numbers.counted(-(-length // min(bars, length)), "character")
-    blank = f"blank below τ = {run.summary.tau:g} or not looked at"
+    blank = f"blank below τ = {run.summary.tau:g}, {unseen} not looked at"
     shown = f"a bar shows the highest probability within {each}, log scale, {blank}"
     words = f"0 to {numbers.count(length)} characters; {shown}"
     if near := run.manifest.near:
