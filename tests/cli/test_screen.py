@@ -382,6 +382,7 @@ def test_in_a_pipe_foreign_text_is_safe_as_well(nasty: Run) -> None:
     assert "\x1b" not in printed(out)
     assert "\x9b" not in printed(out)
     assert "\u202e" not in printed(out)
+    assert "abc ⇚gnp.exe↨ ⇨x⇳ ↤" in printed(out)
 
 
 @pytest.mark.parametrize("kind", NASTY)

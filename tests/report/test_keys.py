@@ -50,6 +50,7 @@ PROSE = (
     r"counted from 0\b",
     r"code points from 0\.",
     r"SHA-256",
+    r"stands for U\+[0-9A-F]{4}\b",
     r"logits turned to float32, sums in float64",
 )
 
@@ -94,7 +95,7 @@ def folders(bundled: Any, alice: str, gatsby: str, tmp_path_factory: pytest.Temp
 
 NASTY = (
     "a/b/temperature=1.5/ \"double\" 'single'", "<b>bold</b> &amp; 12%",
-    "p_z at τ = 5, nul \0 marks \ufdd0\ufdd1\ufdd2\r\n", "שלום 7 \U0001f407",
+    "p_z at τ = 5, nul \0 marks \ufdd0\ufdd1\ufdd2\r\n", "שלום 7 \U0001f407 \u202eturned\ra",
 )  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def interrupted_by(handler: Callable[[int, Any], object]) -> Iterator[None]:
 
 def print_summary(run: Run, console: Console | None = None) -> None:
     """What a run came to: in words, as a strip over the text, and in its strongest passages."""
-    from rote.report.text.terminal import passages
+    from rote.report.text.terminal import passages, unlocked
     from rote.report.text.words import summary_lines
 
     out, view = console or Console(highlight=False), run.view
@@ -84,6 +84,12 @@ def print_summary(run: Run, console: Console | None = None) -> None:
     if strongest := passages(view):
         out.print()
         print_passages(out, strongest, apart=view.scanned)
+    if near := unlocked(view):
+        out.print()
+        print_lines(out, [near.title])
+        for number, passage in enumerate(near.shown, 1):
+            _print_passage(out, number, passage, whole=True)
+        print_lines(out, [near.note] if near.note else [])
     print_places(out, report=run.folder / "report.html", table=run.folder / "scores")
 
 
@@ -137,11 +143,20 @@ def print_passages(out: Console, strongest: Sequence[Passage], *, apart: bool) -
     overlap = "; none overlaps a stronger one" if apart else ""
     print_lines(out, [f"The strongest passages{overlap}:" if len(strongest) > 1 else "The strongest passage:"])
     for number, passage in enumerate(strongest, 1):
-        first = f"{number:>2}  "
-        facts = wrap(out, passage.facts, first) if out.is_terminal else [first + passage.facts]
-        for line in facts:
-            out.print(Text(line), soft_wrap=True)
-        words = Text(passage.words)
-        if out.is_terminal:
-            words.truncate(max(out.width - len(first), 1), overflow="ellipsis")
-        out.print(Text(" " * len(first)).append_text(words), soft_wrap=True)
+        _print_passage(out, number, passage)
+
+
+def _print_passage(out: Console, number: int, passage: Passage, *, whole: bool = False) -> None:
+    """Its words `whole`, or as many as a line has room for."""
+    first = f"{number:>2}  "
+    rest = " " * len(first)
+    facts = wrap(out, passage.facts, first) if out.is_terminal else [first + passage.facts]
+    for line in facts:
+        out.print(Text(line), soft_wrap=True)
+    if whole:
+        print_lines(out, [rest + passage.words])
+        return
+    words = Text(passage.words)
+    if out.is_terminal:
+        words.truncate(max(out.width - len(first), 1), overflow="ellipsis")
+    out.print(Text(rest).append_text(words), soft_wrap=True)

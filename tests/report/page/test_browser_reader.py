@@ -16,6 +16,7 @@ from rote import Example, Run
 from rote.report.text import numbers
 from rote.report.text.strip import LEVELS
 from tests.report.page.browser import browser, opened, serious_faults
+from tests.report.page.truth import visible
 
 __all__ = ["browser"]
 
@@ -25,6 +26,7 @@ NASTY = (
     "emoji 🐇🎩👩\u200d👩\u200d👧 and flags 🇮🇸, combining e\u0301\n"
     "שלום עולם, this line begins right to left\r\n"
     "tab\tand null \x00 and bell \x07 and marks \ufdd0 \ufdd1 \ufdd2\n"
+    "an invoice \u202egnp.exe\u202c, a lone\rreturn, \u2067isolated\u2069 and next \x85 line\n"
 )
 TAU = math.log(0.001)
 
@@ -91,12 +93,6 @@ def level(log_prob: float) -> str:
     return f"t{min(int(LEVELS * (1 - log_prob / TAU)), LEVELS - 1)}" if log_prob >= TAU else ""
 
 
-def visible(text: str) -> str:
-    """As a page shows it: control characters as pictures, and what cannot be shown replaced, one for one."""
-    pictures = {c: chr(0x2400 + ord(c)) for c in map(chr, range(32)) if c not in "\t\n\r"}
-    return "".join("\ufffd" if c in "\ufdd0\ufdd1\ufdd2" else pictures.get(c, c) for c in text)
-
-
 def test_foreign_text_is_shown_letter_by_letter_and_runs_nothing(page: Any, scanned: Run) -> None:
     text = scanned.text or ""
     shown = page.evaluate("[...document.querySelectorAll('.block')].map((b) => b.textContent).join('')")
@@ -106,6 +102,11 @@ def test_foreign_text_is_shown_letter_by_letter_and_runs_nothing(page: Any, scan
     assert max(len(line) for line in text.split("\n")) >= 10_000
     hebrew = page.locator(".block", has_text="שלום").first
     assert hebrew.evaluate("e => getComputedStyle(e).unicodeBidi") == "plaintext"
+    assert "an invoice ⇚gnp.exe↨, a lone␍return, ⇦isolated⇳ and next \ufffd line" in shown
+    assert not re.search("[\u202e\u2067\x85]|\r(?!\n)", page.evaluate("document.body.innerText"))
+    caption = page.inner_text("section[aria-labelledby=text] > .caption")
+    assert "⇚ stands for U+202E, right-to-left override" in caption
+    assert caption.endswith("␍ stands for a carriage return without a line feed.")
 
 
 @pytest.mark.parametrize("column", ["log_prob", "lower"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +28,7 @@ from rote.analysis.strongest import strongest_rows
 from rote.report import keys
 from rote.report.page.run import render_run
 from rote.report.text import numbers
+from rote.report.text.cards import run_card
 from rote.report.text.strip import BELOW, LEVELS, UNSEEN, levels, strip
 from rote.report.text.tables import distribution, groups
 from rote.report.text.words import summary_lines
@@ -271,6 +273,7 @@ def test_foreign_text_never_becomes_markup() -> None:
     seen = outline(evil)
     assert not seen.tags["img"]
     assert seen.tags == outline("harmless").tags
+    evil = evil.replace("\r", "␍")
     assert seen.text["block"] == [f"{evil}{evil}"] * 2
     assert seen.text["mark"] == [evil, evil]
     assert seen.text["prefix"] == [evil, evil]
@@ -288,17 +291,25 @@ def test_passages_are_shown_literally(pairs: list[tuple[str, str]]) -> None:
     assert seen.text["block"] == [numbers.literal(prefix + suffix) for prefix, suffix in pairs]
 
 
-@given(st.text())
+TURNING = ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI")
+
+
+@given(st.text(st.one_of(st.characters(codec=None), st.sampled_from("\r\n\t\u202e\u2066\u200f\x85"))))
 def test_literal_changes_only_what_cannot_be_seen(text: str) -> None:
     shown = numbers.literal(text)
     shown.encode("utf-8")
     assert len(shown) == len(text)
     for before, after in zip(text, shown, strict=True):
-        invisible = (
-            (ord(before) < 32 and before not in "\t\n\r") or ord(before) == 127 or 0xD800 <= ord(before) < 0xE000
-        )
-        assert (before != after) == (invisible or before in keys.MARKS)
+        if before in "\t\n\r":
+            assert after == before or before == "\r"
+            continue
+        invisible = unicodedata.category(before) in ("Cc", "Cs") or unicodedata.bidirectional(before) in TURNING
+        assert (before != after) == (invisible or before in keys.MARKS or before in "\u061c\u200e\u200f")
+    assert shown.count("\r") == text.count("\r\n")
+    assert not re.search("\r(?!\n)", shown)
     assert numbers.literal("\0\a\x7f\ud800\ufdd0\ufdd1\ufdd2") == "␀␇␡\ufffd\ufffd\ufffd\ufffd"
+    assert numbers.literal("a\r\nb\rc\r") == "a\r\nb␍c␍"
+    assert numbers.literal("\u202eb\u202c \u2066c\u2069 \u200e\u200f \x9b") == "⇚b↨ ⇨c⇳ ↦↤ \ufffd"
 
 
 def test_the_page_stands_alone_and_can_be_walked_by_keyboard_and_screen_reader() -> None:
@@ -574,3 +585,61 @@ def test_the_distribution_counts_every_window_from_a_ten_thousandth_on() -> None
         ["0.1 to 1", "2"],
     ]
     assert distribution(rows.with_columns(stopped=pl.lit(True)))["title"].endswith("5 stopped early may be among them")
+
+
+def test_a_score_run_is_told_by_its_splits_and_not_with_its_control() -> None:
+    scores = table(
+        [math.log(0.9)] * 45 + [-30.0] * 55, split=["members"] * 50 + ["held-out"] * 50, repetitions=[8] * 50 + [0] * 50
+    )
+    made = run(scores, kind="score")
+    told = "Extracted at τ = 0.001: held-out: 0 of 50 (0%); members: 45 of 50 (90.0%)."
+    lines = summary_lines(made)
+    assert lines[0] == told
+    assert "held-out 0% to 7.13%; members 78.6% to 95.7%." in lines[1]
+    assert any(re.match(r"rates +all groups together: greedy .*, at 0.001 45.0%", line) for line in lines)
+    html = words(page(scores, kind="score")).replace("\u00a0", " ")
+    assert told in html
+    cards = html[html.index("The numbers") :]
+    assert cards.startswith("The numbers Rate at τ = 0.001: held-out 0% 0 of 50; 95% interval 0% to 7.13%")
+    assert "45.0% 45 of 100; 95% interval 35.6% to 54.8%, all groups together" in cards
+    assert words(run_card(made)).replace("\u00a0", " ").startswith(told)
+    (alone,) = {summary_lines(run(own, kind="score"))[0] for own in [scores.filter(pl.col("split") == "members")]}
+    assert alone == "45 of 50 examples can be extracted at τ = 0.001."
+
+
+def test_many_groups_are_told_by_the_fewest_and_the_most() -> None:
+    scores = table([-30.0] * 5 + [math.log(0.9)] * 5, repetitions=[0, 1, 1, 2, 2, 4, 4, 8, 8, None])
+    assert summary_lines(run(scores, kind="score"))[0] == (
+        "Extracted at τ = 0.001, two of 6 groups: 0 repetitions: 0 of 1 (0%); 8 repetitions: 2 of 2 (100%)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("stride", "chosen", "told"),
+    [
+        (
+            20,
+            3,
+            "All 3 windows come out with even odds (p ≥ 50%): 100% of the characters looked at, which are 3.77% of",
+        ),
+        (
+            400,
+            4,
+            "All 4 windows come out with even odds (p ≥ 50%): 100% of the characters looked at, which are 7.55% of",
+        ),
+        (
+            20,
+            1,
+            "The only window comes out with even odds (p ≥ 50%): 100% of the characters looked at, which are 1.89%",
+        ),
+    ],
+)
+def test_coverage_is_of_what_was_looked_at_whatever_the_stride(stride: int, chosen: int, told: str) -> None:
+    scores = table([math.log(0.9)] * chosen, spans=windows(chosen, stride=stride))
+    lines = summary_lines(run(scores))
+    assert lines[0].startswith(told)
+    assert ("characters between suffixes were not looked at either" in lines[1]) == (stride == 400)
+    html = words(page(scores)).replace("\u00a0", " ")
+    looked_at = 40 * chosen if stride == 400 else 40 + 20 * (chosen - 1)
+    assert f"Coverage at 50% 100% {looked_at} of {looked_at} characters" in html
+    assert f"50% 100% {100 * looked_at / len(TEXT):.2f}% {looked_at} " in html  # of what was looked at, of the text

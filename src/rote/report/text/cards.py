@@ -24,7 +24,7 @@ from rote.report.text.strip import BELOW, LEVELS, UNSEEN, levels
 from rote.report.text.sweep import headline as sweep_headline
 from rote.report.text.sweep import lede as sweep_lede
 from rote.report.text.sweep import sweep_tables
-from rote.report.text.terminal import Lane, lanes, legend, legend_words, passages
+from rote.report.text.terminal import Lane, lanes, legend, legend_words, passages, unlocked
 from rote.report.text.words import headline, lede, near_sentence
 from rote.store.comparison import ComparisonResult
 from rote.store.manifest import ReconstructionManifest
@@ -73,6 +73,10 @@ def run_card(run: RunView) -> str:
         parts.append(_strip(run, lanes(run)))
     if shown:
         parts.append(table(("strongest passages", "begins"), [(p.facts, p.words) for p in shown]))
+    if only := unlocked(run):
+        rows = [(passage.facts, passage.words) for passage in only.shown]
+        parts += [sentence(only.title), table(("passage", "likeliest output"), rows)]
+        parts += [sentence(only.note)] if only.note else []
     parts.append(sentence(f"{model.name}; scheme {run.scheme}; BOS {numbers.bos(model.bos, model.bos_token)}"))
     return card(headline(run), *parts, *(sentence(f"Warning: {warning}") for warning in run.summary.warnings))
 

@@ -14,7 +14,7 @@ from rote.report.text.method import cost, numeric_doubt, parts_within
 from rote.report.text.rate import sample_facts, sampled_headline, sampled_lede, sampled_lines
 from rote.report.text.spots import longest_sentence
 from rote.store.run import Finished
-from rote.store.summary import NearSummary, Rate, Rates
+from rote.store.summary import NearSummary, Rate, Rates, RepetitionRates
 
 EVEN = "0.5"  # the coverage threshold of a scan's headline
 GROUPS = 3  # groups that a headline tells one by one
@@ -74,8 +74,8 @@ def _score_headline(run: Finished) -> str:
     extracted, total = rates.rate_at_tau.count, rates.examples
     if groups := leading_groups(run):
         told = "; ".join(f"{name}: {_extracted(group)}" for name, group in _ends(groups))
-        some = f", of {numbers.count(derived(len(groups), 'groups/all', total))} groups" if len(groups) > GROUPS else ""
-        return f"Extracted at τ = {tau}{some}: {told}."
+        every = numbers.count(derived(len(groups), "groups/all", total))
+        return f"Extracted at τ = {tau}{f', two of {every} groups' if len(groups) > GROUPS else ''}: {told}."
     if total == 1:
         return f"The only example {'can' if extracted else 'cannot'} be extracted at τ = {tau}."
     if not extracted:
@@ -103,11 +103,12 @@ def _times(repetitions: int | None) -> str:
 
 
 def _ends(groups: Sequence[tuple[str, Rates]]) -> list[tuple[str, Rates]]:
-    """All groups, or of many those with the lowest and with the highest rate."""
+    """All groups, or of many two: with the fewest and the most repetitions, or with the lowest and the highest rate."""
     if len(groups) <= GROUPS:
         return list(groups)
-    ranked = sorted(groups, key=lambda group: group[1].rate_at_tau.rate)
-    return [(f"fewest of {ranked[0][0]}", ranked[0][1]), (f"most of {ranked[-1][0]}", ranked[-1][1])]
+    ranked = [group for group in groups if isinstance(group[1], RepetitionRates) and group[1].repetitions is not None]
+    ranked = ranked or sorted(groups, key=lambda group: group[1].rate_at_tau.rate)
+    return [ranked[0], ranked[-1]]
 
 
 def _extracted(group: Rates) -> str:
@@ -125,6 +126,8 @@ def _near_headline(run: Finished) -> str:
         return f" Within {edits}, no other {run.unit} was found to reach τ = {tau}."
     certainty = "by 95% intervals, not certified" if run.search.method == "sample" else "certified"
     pooled = ", of all groups together," if leading_groups(run) else ""
+    if run.manifest.sampling is not None and "held-out" in run.manifest.sampling.corpora:
+        pooled = ", held-out ones included,"
     one = near.unlocked.count == 1
     more = f"Another {run.unit}" if one else f"Another {numbers.counted(near.unlocked.count, run.unit)}"
     return f" {more}{pooled} {'reaches' if one else 'reach'} τ = {tau} only within {edits} ({certainty})."
