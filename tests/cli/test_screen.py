@@ -228,7 +228,7 @@ def test_the_strip_is_the_highest_probability_of_each_part(width: int, run: Run)
             else:  # equal steps in the logarithm, from tau to 1
                 level = min(int(LEVELS * (1 - math.log(best) / math.log(tau))), LEVELS - 1)
                 assert bar == BARS[1:][round(level / (LEVELS - 1) * 7)]
-    assert {" ", "█", "·"} <= set(found["verbatim"])
+    assert {" ", "█"} <= set(found["verbatim"])
 
 
 def test_without_a_search_there_is_one_line(run: Run) -> None:
@@ -258,8 +258,9 @@ def test_the_legend_s_bars_are_those_of_the_strip(run: Run) -> None:
 def test_chosen_windows_leave_parts_unseen(run: Run) -> None:
     chosen = replace(run.manifest, windows=replace(run.view.windows, within=[(0, 10)]))
     out = piped()
-    print_strip(out, replace(run.view, manifest=chosen))
-    assert "blank below τ = 0.001, · not looked at" in plain(out)[-1]
+    print_strip(out, replace(run.view, manifest=chosen, scores=run.scores[:1]))
+    assert set(strips(plain(out))["verbatim"][-50:]) == {"·"}
+    assert "blank below τ = 0.001, a dot (·) not looked at" in plain(out)[-1]
 
 
 def test_a_lower_bound_of_zero_is_blank(run: Run) -> None:

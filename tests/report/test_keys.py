@@ -312,7 +312,7 @@ def test_numbers_stand_beside_what_they_are_of(browser: Any, folders: dict[str, 
         assert len(shares) == 4
         for name, value in shares:
             (threshold,) = re.findall(r'data-key="([^"]*)"', name)
-            assert f'data-key="{threshold}/share"' in value
+            assert f'data-key="{threshold}/share_of_looked_at"' in value
         _, *rows = page.evaluate(ROWS, "spots")
         starts = page.eval_on_selector_all("[data-go]", "all => all.map((e) => Number(e.dataset.go))")
         assert starts == [truth.number(f"spots/{place}/start") for place in range(len(rows))]

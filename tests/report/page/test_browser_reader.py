@@ -139,6 +139,7 @@ def test_pointing_at_a_strip_tells_the_place_and_the_highest_probability_there(p
     for lane, column in enumerate(("log_prob", "lower")):
         best = best_by_character(scanned.scores, length, column)
         canvas = page.locator("#lanes canvas").nth(lane)
+        canvas.scroll_into_view_if_needed()
         box, bins = canvas.bounding_box(), int(canvas.evaluate("c => c.width"))
         for share in (0.02, 0.2, 0.5, 0.97):
             page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
@@ -201,7 +202,8 @@ def test_where_windows_were_given_up_a_strip_claims_no_more_than_is_known(
 
 def test_clicking_a_strip_opens_the_passage_and_brings_it_into_view(page: Any, scanned: Run) -> None:
     best = best_by_character(scanned.scores, len(scanned.text or ""), "log_prob")
-    alike = (at for at in range(int(0.9 * len(best)), len(best) - 20) if len(set(best[at - 20 : at + 20])) == 1)
+    late = range(int(0.9 * len(best)), len(best) - 20)
+    alike = (at for at in late if best[at] >= TAU and len(set(best[at - 20 : at + 20])) == 1)
     at = next(alike)  # a pixel is some fifteen characters
     canvas = page.locator("#lanes canvas").first
     box = canvas.bounding_box()
@@ -364,9 +366,7 @@ def test_dark_mode_changes_page_and_strip(browser: Any, scanned: Run) -> None:
 def test_it_prints_and_reads_without_scripts(browser: Any, scanned: Run) -> None:
     with opened(browser, scanned.folder / "report.html", java_script_enabled=False) as page:
         assert page.locator("noscript p").is_visible()
-        assert "characters can be drawn out" in page.inner_text(".headline") or "can be extracted" in page.inner_text(
-            ".headline"
-        )
+        assert "come out with even odds" in page.inner_text(".headline")
         assert page.locator(".block").count() > 3
     with opened(browser, scanned.folder / "report.html") as page:
         page.wait_for_selector("html[data-ready=yes]")

@@ -84,11 +84,15 @@ def _score_headline(run: Finished) -> str:
 
 
 def leading_groups(run: Finished) -> list[tuple[str, Rates]]:
-    """The groups that a score run is told by, where its examples say that there are several: splits, or repetitions."""
+    """The groups that a score run is told by, where its examples say that there are several.
+
+    Splits, the one with the highest rate first, or else numbers of repetitions.
+    """
     if run.scanned or run.drawn:
         return []
     if len(run.numbers.by_split or ()) > 1:
-        return [(_split(group.split), group) for group in run.numbers.by_split or ()]
+        named = [(_split(group.split), group) for group in run.numbers.by_split or ()]
+        return sorted(named, key=lambda group: -group[1].rate_at_tau.rate)
     if len(run.numbers.by_repetitions or ()) > 1:
         return [(_times(group.repetitions), group) for group in run.numbers.by_repetitions or ()]
     return []
@@ -103,12 +107,11 @@ def _times(repetitions: int | None) -> str:
 
 
 def _ends(groups: Sequence[tuple[str, Rates]]) -> list[tuple[str, Rates]]:
-    """All groups, or of many two: with the fewest and the most repetitions, or with the lowest and the highest rate."""
+    """All groups, or of many two: with the fewest and the most repetitions, or with the highest and the lowest rate."""
     if len(groups) <= GROUPS:
         return list(groups)
     ranked = [group for group in groups if isinstance(group[1], RepetitionRates) and group[1].repetitions is not None]
-    ranked = ranked or sorted(groups, key=lambda group: group[1].rate_at_tau.rate)
-    return [ranked[0], ranked[-1]]
+    return [(ranked or groups)[0], (ranked or groups)[-1]]
 
 
 def _extracted(group: Rates) -> str:
@@ -168,14 +171,11 @@ def _interval(rate: Rate) -> str:
 
 def _unseen(run: Finished) -> str:
     """Which characters of a scan's text can count at all."""
-    given = (
-        " Only characters in a window’s suffix are looked at: a prompt’s own are given to the model and can never "
-        "count, such as those of the text’s first prompt."
-    )
+    given = " A prompt’s own characters are given to the model and can never count"
     gaps = run.looked_at.gaps
     if not gaps or run.within:
-        return given
-    return f"{given} At this stride, {numbers.counted(gaps, 'character')} between suffixes were not looked at either."
+        return f"{given}, such as those of the text’s first prompt."
+    return f"{given}; at this stride, {numbers.counted(gaps, 'character')} between suffixes were not looked at."
 
 
 def _scan_lede(run: Finished, tau: str) -> str:
