@@ -18,6 +18,7 @@ from rote import Windows
 from rote.analysis.coverage import (
     FLOOR,
     Span,
+    along_text,
     character_maximum,
     coverage,
     hot_spots,
@@ -104,6 +105,8 @@ def test_coverage(text: tuple[int, list[tuple[int, int, int]]], data: st.DataObj
             assert found.runs == len(runs)
             assert found.characters == sum(end - start for start, end in runs)
             assert found.share == found.characters / length
+            seen = len(reference.looked_at([(row[first], row[2]) for row in rows]))
+            assert found.share_of_looked_at == (found.characters / seen if seen else None)
             longest = None
             for start, end in runs:
                 if longest is None or end - start > longest[1] - longest[0]:
@@ -121,6 +124,9 @@ def test_coverage_is_where_the_maximum_is_high_enough(
     scores = table([(*window, data.draw(st.floats(-8, 0)), False) for window in windows])
     best = character_maximum(*spans(scores), scores["log_prob"], length)
     assert coverage(scores, length, (0.2,))["0.2"].characters == int((best >= math.log(0.2)).sum())
+    seen = reference.looked_at([(start, end) for _, start, end in windows])
+    told = [value if character in seen else None for character, value in enumerate(best.tolist())]
+    assert [None if math.isnan(v) else v for v in along_text(scores, scores["log_prob"], length).tolist()] == told
 
 
 PROBABILITIES = st.one_of(
@@ -314,7 +320,7 @@ def test_stopped_rows_never_count_and_undecidable_thresholds_are_refused() -> No
 
 
 def test_an_empty_table_covers_nothing() -> None:
-    nothing = Coverage(characters=0, share=0.0, longest_run=None, runs=0)
+    nothing = Coverage(characters=0, share=0.0, share_of_looked_at=None, longest_run=None, runs=0)
     assert coverage(table([]), 10, (0.1,)) == {"0.1": nothing}
     assert character_maximum([], [], [], 3).tolist() == [-math.inf] * 3
 

@@ -224,7 +224,7 @@ def test_the_strip_is_the_highest_probability_of_each_part(width: int, run: Run)
             over = [row for row in rows if row["suffix_start"] < end and row["suffix_end"] > start]
             best = max((math.exp(row["log_prob"]) if name == "verbatim" else row["lower"] for row in over), default=0)
             if best < tau:
-                assert bar == " "
+                assert bar == (" " if over else "·")
             else:  # equal steps in the logarithm, from tau to 1
                 level = min(int(LEVELS * (1 - math.log(best) / math.log(tau))), LEVELS - 1)
                 assert bar == BARS[1:][round(level / (LEVELS - 1) * 7)]
@@ -258,13 +258,15 @@ def test_the_legend_s_bars_are_those_of_the_strip(run: Run) -> None:
 def test_chosen_windows_leave_parts_unseen(run: Run) -> None:
     chosen = replace(run.manifest, windows=replace(run.view.windows, within=[(0, 10)]))
     out = piped()
-    print_strip(out, replace(run.view, manifest=chosen))
-    assert "blank below τ = 0.001 or not looked at" in plain(out)[-1]
+    print_strip(out, replace(run.view, manifest=chosen, scores=run.scores[:1]))
+    assert set(strips(plain(out))["verbatim"][-50:]) == {"·"}
+    assert "blank below τ = 0.001, a dot (·) not looked at" in plain(out)[-1]
 
 
 def test_a_lower_bound_of_zero_is_blank(run: Run) -> None:
     rows = run.scores.with_columns(pl.lit(0.0).alias("lower"))
-    assert np.isneginf(lanes(replace(run.view, scores=rows))[1].best).all()
+    best = lanes(replace(run.view, scores=rows))[1].best
+    assert np.isneginf(best[~np.isnan(best)]).all()
 
 
 def test_spots_show_the_same_strip(run: Run) -> None:
@@ -381,6 +383,7 @@ def test_in_a_pipe_foreign_text_is_safe_as_well(nasty: Run) -> None:
     assert "\x1b" not in printed(out)
     assert "\x9b" not in printed(out)
     assert "\u202e" not in printed(out)
+    assert "abc ⇚gnp.exe↨ ⇨x⇳ ↤" in printed(out)
 
 
 @pytest.mark.parametrize("kind", NASTY)

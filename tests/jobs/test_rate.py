@@ -122,6 +122,8 @@ def test_terminal_and_report_say_it(finished: Run) -> None:
         assert shown in page
     assert "train less held-out" in text
     assert "Over the corpus" in page
+    assert ": Rote rate report</title>" in page
+    assert '<p class="eyebrow">Rote rate report<' in page
     assert re.search(r"\d times? a document had no room for a single one", text)
     assert "with a document’s examples taken together" in page
     assert "95% Wilson interval" not in page

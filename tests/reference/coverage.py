@@ -16,6 +16,11 @@ def character_maximum(spans: list[Span], values: list[float], length: int) -> li
     return best
 
 
+def looked_at(spans: list[Span]) -> set[int]:
+    """The characters that lie in any span."""
+    return {character for start, end in spans for character in range(start, end)}
+
+
 def runs(spans: list[Span], length: int) -> list[Span]:
     """Maximal runs of covered characters. Spans that touch leave no uncovered character between them: one run."""
     found: list[Span] = []

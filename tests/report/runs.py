@@ -10,7 +10,8 @@ import polars as pl
 from rote.models.base import ModelIdentity
 from rote.store.files import FORMAT
 from rote.store.manifest import Manifest, NearSearch, Sampling, ScannedWindows, Source
-from rote.store.summary import SchemeNumbers, Summary
+from rote.store.summary import LookedAt, SchemeNumbers, Summary
+from tests.reference.coverage import looked_at
 
 Kind = Literal["scan", "score"]
 
@@ -98,6 +99,16 @@ def summary(
         seconds=seconds,
         warnings=list(warnings),
         versions=manifest.versions,
+        looked_at=_looked_at(manifest, first),
         sampling=manifest.sampling,
         schemes=dict(schemes),
     )
+
+
+def _looked_at(manifest: Manifest, rows: pl.DataFrame) -> LookedAt | None:
+    if manifest.source.characters is None:
+        return None
+    spans = list(zip(rows["suffix_start"], rows["suffix_end"], strict=True))
+    seen = looked_at(spans)
+    gaps = max(seen) + 1 - min(seen) - len(seen) if seen else 0
+    return LookedAt(characters=len(seen), share=len(seen) / manifest.source.characters, gaps=gaps)

@@ -223,9 +223,13 @@ def test_a_scan_says_how_much_of_the_text_it_looked_at(model: Any, text: str, tm
     between = max(seen) + 1 - min(seen) - len(seen)
     assert run.summary.looked_at == LookedAt(characters=len(seen), share=len(seen) / len(text), gaps=between)
     words = "\n".join(summary_lines(run.finished))
-    assert "were not looked at, and no share of the text can be larger than that" in words
+    given = "A prompt’s own characters are given to the model and can never count"
+    assert f"{given}; at this stride, {between:,} characters between suffixes were not looked at." in words
+    assert f"of the {len(seen):,} characters looked at, {100 * len(seen) / len(text):.1f}% of the text: at 1% " in words
     close = rote.scan(model, text, out=tmp_path / "close", windows=rote.Windows(prefix=8, suffix=6, stride=5))
-    assert "not looked at" not in "\n".join(summary_lines(close.finished))
+    words = "\n".join(summary_lines(close.finished))
+    assert given in words
+    assert "not looked at" not in words
 
 
 def a_folder(folder: Path, manifest: dict[str, Any]) -> Path:

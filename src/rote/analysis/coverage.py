@@ -43,13 +43,15 @@ def coverage(
 ) -> dict[str, Coverage]:
     """For each threshold (key "0.01", ...) the characters covered by windows whose p_z is at least that.
 
-    `scores` are the rows of one scheme over one text of `length` code points. A stopped row does not count: its p_z is
-    below its bound. A threshold that some stopped row's bound reaches cannot be decided and is an InputError.
+    `scores` are the rows of one scheme over one text of `length` code points. What lies in any of them was looked at. A
+    stopped row does not count: its p_z is below its bound. A threshold that some stopped row's bound reaches cannot be
+    decided and is an InputError.
     """
     _check_length(length)
     lower, upper = log_prob_bounds(scores)
     starts, ends = spans(scores, span)
     _check_spans(starts, ends, length, scores["example_id"])
+    looked_at = sum(end - start for start, end in merge_spans(starts, ends))
     covered: dict[str, Coverage] = {}
     for threshold in thresholds:
         counts = _reaching(lower, upper, threshold)
@@ -59,6 +61,7 @@ def coverage(
         covered[f"{threshold:g}"] = Coverage(
             characters=characters,
             share=characters / length,
+            share_of_looked_at=characters / looked_at if looked_at else None,
             longest_run=None if longest is None else list(longest),
             runs=len(runs),
         )
@@ -289,6 +292,15 @@ def character_maximum(spans_start: Any, spans_end: Any, values: Any, length: int
         if k:
             half = 1 << (k - 1)
             best[half:] = np.maximum(best[half:], best[:-half])
+    return best
+
+
+def along_text(scores: pl.DataFrame, values: Any, length: int) -> NDArray[np.float64]:
+    """For each character of a scan's text the largest value of a row whose suffix covers it; NaN: not looked at."""
+    starts, ends = spans(scores)
+    best = character_maximum(starts, ends, values, length)
+    covering = np.bincount(starts, minlength=length + 1) - np.bincount(ends, minlength=length + 1)
+    best[np.cumsum(covering)[:length] == 0] = math.nan
     return best
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from rote.analysis.near.table import near_table
 from rote.analysis.rates import log_prob_bounds
 
 PASSAGES = 10
@@ -30,10 +31,24 @@ def strongest_rows(rows: pl.DataFrame, floor: float, *, overlapping: bool) -> li
     places = rows.select("log_prob", "suffix_start", "suffix_end").with_row_index("row")
     extracted = places.filter(pl.Series(log_prob_bounds(rows)[0] >= floor))
     order = extracted.sort("log_prob", "suffix_start", "row", descending=[True, False, False], nulls_last=True)
+    return _first(rows, order, PASSAGES, overlapping)
+
+
+def unlocked_rows(rows: pl.DataFrame, tau: float, most: int, *, overlapping: bool) -> list[dict[str, Any]]:
+    """The `most` rows with the largest lower bounds of those that only tolerance makes extractable, likewise."""
+    near = near_table(rows, tau)
+    places = rows.select("suffix_start", "suffix_end").with_row_index("row")
+    lower = pl.Series("lower", near.lower[:, -1]) if rows.height else pl.Series("lower", [], dtype=pl.Float64)
+    unlocked = places.with_columns(lower).filter(pl.Series(near.extractable & ~near.verbatim, dtype=pl.Boolean))
+    order = unlocked.sort("lower", "suffix_start", "row", descending=[True, False, False], nulls_last=True)
+    return _first(rows, order, most, overlapping)
+
+
+def _first(rows: pl.DataFrame, order: pl.DataFrame, most: int, overlapping: bool) -> list[dict[str, Any]]:
     chosen: list[tuple[int, int, int]] = []
     for row, start, end in order.select("row", "suffix_start", "suffix_end").iter_rows():
         if overlapping or all(end <= other_start or start >= other_end for _, other_start, other_end in chosen):
             chosen.append((row, start, end))
-        if len(chosen) == PASSAGES:
+        if len(chosen) == most:
             break
     return [{"row": row, **rows.row(row, named=True)} for row, _, _ in chosen]

@@ -72,7 +72,7 @@ def interrupted_by(handler: Callable[[int, Any], object]) -> Iterator[None]:
 
 def print_summary(run: Run, console: Console | None = None) -> None:
     """What a run came to: in words, as a strip over the text, and in its strongest passages."""
-    from rote.report.text.terminal import passages
+    from rote.report.text.terminal import passages, unlocked
     from rote.report.text.words import summary_lines
 
     out, view = console or Console(highlight=False), run.view
@@ -85,6 +85,12 @@ def print_summary(run: Run, console: Console | None = None) -> None:
     if strongest := passages(view):
         out.print()
         print_passages(out, strongest, apart=view.scanned)
+    if near := unlocked(view):
+        out.print()
+        print_lines(out, [near.title])
+        for number, passage in enumerate(near.shown, 1):
+            _print_passage(out, number, passage, whole=True)
+        print_lines(out, [near.note] if near.note else [])
     print_places(out, report=run.folder / "report.html", table=run.folder / "scores", seal=run.seal.id)
 
 
@@ -124,11 +130,11 @@ def print_strip(out: Console, run: RunView) -> None:
     print_lines(out, [legend_words(run, bars)])
 
 
-def _bar(level: int | None) -> Text:
-    from rote.report.text.strip import LEVELS
+def _bar(level: int) -> Text:
+    from rote.report.text.strip import LEVELS, UNSEEN
 
-    if level is None:
-        return Text(" ")
+    if level < 0:
+        return Text("·", "dim") if level == UNSEEN else Text(" ")
     share = level / (LEVELS - 1)
     return Text("▁▂▃▄▅▆▇█"[round(share * 7)], f"rgb(255,{round(200 * (1 - share))},{round(90 * (1 - share))})")
 
@@ -138,11 +144,20 @@ def print_passages(out: Console, strongest: Sequence[Passage], *, apart: bool) -
     overlap = "; none overlaps a stronger one" if apart else ""
     print_lines(out, [f"The strongest passages{overlap}:" if len(strongest) > 1 else "The strongest passage:"])
     for number, passage in enumerate(strongest, 1):
-        first = f"{number:>2}  "
-        facts = wrap(out, passage.facts, first) if out.is_terminal else [first + passage.facts]
-        for line in facts:
-            out.print(Text(line), soft_wrap=True)
-        words = Text(passage.words)
-        if out.is_terminal:
-            words.truncate(max(out.width - len(first), 1), overflow="ellipsis")
-        out.print(Text(" " * len(first)).append_text(words), soft_wrap=True)
+        _print_passage(out, number, passage)
+
+
+def _print_passage(out: Console, number: int, passage: Passage, *, whole: bool = False) -> None:
+    """Its words `whole`, or as many as a line has room for."""
+    first = f"{number:>2}  "
+    rest = " " * len(first)
+    facts = wrap(out, passage.facts, first) if out.is_terminal else [first + passage.facts]
+    for line in facts:
+        out.print(Text(line), soft_wrap=True)
+    if whole:
+        print_lines(out, [rest + passage.words])
+        return
+    words = Text(passage.words)
+    if out.is_terminal:
+        words.truncate(max(out.width - len(first), 1), overflow="ellipsis")
+    out.print(Text(rest).append_text(words), soft_wrap=True)

@@ -15,7 +15,7 @@ from rote.errors import RunError, argument
 from rote.store.files import declared, digest, make_folder, pretty, read_declared, read_json, write_whole
 from rote.store.manifest import Manifest, NearSearch, ScannedWindows, refuse_if_different
 from rote.store.seal import SEAL, Seal, check_seal, reopen, shards_in, write_seal
-from rote.store.summary import Coverage, SchemeNumbers, Summary
+from rote.store.summary import Coverage, LookedAt, SchemeNumbers, Summary
 from rote.store.table import EMPTY, NearColumns, Row, ShardFacts, read_facts, read_shard, write_shard
 from rote.store.variants import Trial, Variants
 from rote.tokens import Example
@@ -93,6 +93,12 @@ class Finished:
         """Characters of a scan's text."""
         assert self.manifest.source.characters is not None
         return self.manifest.source.characters
+
+    @property
+    def looked_at(self) -> LookedAt:
+        """What of a scan's text was measured at all."""
+        assert self.summary.looked_at is not None
+        return self.summary.looked_at
 
     @property
     def within(self) -> bool:

@@ -147,10 +147,14 @@ class SplitDifference:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """`characters` covered, their `share` of the text, the number of merged `runs`, and the first of the longest."""
+    """`characters` covered, the number of merged `runs`, and the first of the longest.
+
+    `share` is of the whole text, `share_of_looked_at` of the characters that lie in any suffix (None: there are none).
+    """
 
     characters: int
     share: float
+    share_of_looked_at: float | None
     longest_run: list[int] | None
     runs: int
 

@@ -58,11 +58,18 @@ def test_heatmap(count: int, seed: int, stopping: bool) -> None:
     assert [row["start"] for row in listed] == [i * LENGTH // 1000 for i in range(1000)]
     assert [row["end"] for row in listed][:-1] == [row["start"] for row in listed][1:]
     cells = {row["x0"]: row for row in figure.layers[0].data.to_dicts()}
+    grey = {x for layer in figure.layers[1:] for x in layer.data["x0"]}
+    assert all((layer.label, layer.colour) == ("not looked at", None) for layer in figure.layers[1:])
     for part in listed:
         best = -math.inf
         for row in known(table):
             if row["suffix_start"] < part["end"] and row["suffix_end"] > part["start"]:
                 best = max(best, row["log_prob"])
+        over = [
+            row for row in table.to_dicts() if row["suffix_start"] < part["end"] and row["suffix_end"] > part["start"]
+        ]
+        assert part["looked_at"] == bool(over)
+        assert (part["start"] in grey) == (not over)
         if best < math.log(TAU):
             assert part["highest_probability"] is None
             assert part["start"] not in cells

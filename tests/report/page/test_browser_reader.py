@@ -16,6 +16,7 @@ from rote import Example, Run
 from rote.report.text import numbers
 from rote.report.text.strip import LEVELS
 from tests.report.page.browser import browser, opened, serious_faults
+from tests.report.page.truth import visible
 
 __all__ = ["browser"]
 
@@ -25,6 +26,7 @@ NASTY = (
     "emoji 🐇🎩👩\u200d👩\u200d👧 and flags 🇮🇸, combining e\u0301\n"
     "שלום עולם, this line begins right to left\r\n"
     "tab\tand null \x00 and bell \x07 and marks \ufdd0 \ufdd1 \ufdd2\n"
+    "an invoice \u202egnp.exe\u202c, a lone\rreturn, \u2067isolated\u2069 and next \x85 line\n"
 )
 TAU = math.log(0.001)
 
@@ -91,12 +93,6 @@ def level(log_prob: float) -> str:
     return f"t{min(int(LEVELS * (1 - log_prob / TAU)), LEVELS - 1)}" if log_prob >= TAU else ""
 
 
-def visible(text: str) -> str:
-    """As a page shows it: control characters as pictures, and what cannot be shown replaced, one for one."""
-    pictures = {c: chr(0x2400 + ord(c)) for c in map(chr, range(32)) if c not in "\t\n\r"}
-    return "".join("\ufffd" if c in "\ufdd0\ufdd1\ufdd2" else pictures.get(c, c) for c in text)
-
-
 def test_foreign_text_is_shown_letter_by_letter_and_runs_nothing(page: Any, scanned: Run) -> None:
     text = scanned.text or ""
     shown = page.evaluate("[...document.querySelectorAll('.block')].map((b) => b.textContent).join('')")
@@ -106,6 +102,11 @@ def test_foreign_text_is_shown_letter_by_letter_and_runs_nothing(page: Any, scan
     assert max(len(line) for line in text.split("\n")) >= 10_000
     hebrew = page.locator(".block", has_text="שלום").first
     assert hebrew.evaluate("e => getComputedStyle(e).unicodeBidi") == "plaintext"
+    assert "an invoice ⇚gnp.exe↨, a lone␍return, ⇦isolated⇳ and next \ufffd line" in shown
+    assert not re.search("[\u202e\u2067\x85]|\r(?!\n)", page.evaluate("document.body.innerText"))
+    caption = page.inner_text("section[aria-labelledby=text] > .caption")
+    assert "⇚ stands for U+202E, right-to-left override" in caption
+    assert caption.endswith("␍ stands for a carriage return without a line feed.")
 
 
 @pytest.mark.parametrize("column", ["log_prob", "lower"])
@@ -138,6 +139,7 @@ def test_pointing_at_a_strip_tells_the_place_and_the_highest_probability_there(p
     for lane, column in enumerate(("log_prob", "lower")):
         best = best_by_character(scanned.scores, length, column)
         canvas = page.locator("#lanes canvas").nth(lane)
+        canvas.scroll_into_view_if_needed()
         box, bins = canvas.bounding_box(), int(canvas.evaluate("c => c.width"))
         for share in (0.02, 0.2, 0.5, 0.97):
             page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
@@ -200,7 +202,8 @@ def test_where_windows_were_given_up_a_strip_claims_no_more_than_is_known(
 
 def test_clicking_a_strip_opens_the_passage_and_brings_it_into_view(page: Any, scanned: Run) -> None:
     best = best_by_character(scanned.scores, len(scanned.text or ""), "log_prob")
-    alike = (at for at in range(int(0.9 * len(best)), len(best) - 20) if len(set(best[at - 20 : at + 20])) == 1)
+    late = range(int(0.9 * len(best)), len(best) - 20)
+    alike = (at for at in late if best[at] >= TAU and len(set(best[at - 20 : at + 20])) == 1)
     at = next(alike)  # a pixel is some fifteen characters
     canvas = page.locator("#lanes canvas").first
     box = canvas.bounding_box()
@@ -363,9 +366,7 @@ def test_dark_mode_changes_page_and_strip(browser: Any, scanned: Run) -> None:
 def test_it_prints_and_reads_without_scripts(browser: Any, scanned: Run) -> None:
     with opened(browser, scanned.folder / "report.html", java_script_enabled=False) as page:
         assert page.locator("noscript p").is_visible()
-        assert "characters can be drawn out" in page.inner_text(".headline") or "can be extracted" in page.inner_text(
-            ".headline"
-        )
+        assert "come out with even odds" in page.inner_text(".headline")
         assert page.locator(".block").count() > 3
     with opened(browser, scanned.folder / "report.html") as page:
         page.wait_for_selector("html[data-ready=yes]")

@@ -197,14 +197,13 @@ def test_every_number_comes_back(made: tuple[pl.DataFrame, bool]) -> None:
 
 
 def heaviest(candidates: list[dict[str, Any]]) -> list[list[Any]]:
-    """The first five that differ from the suffix: place, edits, what they weigh with those that begin alike, text."""
+    """The first few that differ from the suffix: place, edits, their probability and that of their set, text."""
     found: list[list[Any]] = []
     for place, one in enumerate(candidates):
         if one["distance"] and len(found) < 5:
-            weight = one["log_prob"] if one["set_log_prob"] is None else one["set_log_prob"]
             text = "1 2" if one["text"] is None else numbers.literal(one["text"])
-            shown = None if weight is None else numbers.probability(weight)
-            found.append([place, one["distance"], shown, one["set_log_prob"] is not None, text])
+            both = (None if p is None else numbers.probability(p) for p in (one["log_prob"], one["set_log_prob"]))
+            found.append([place, one["distance"], *both, text])
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rote.analysis.coverage import character_maximum, coverage
+from rote.analysis.coverage import along_text, coverage
 from rote.analysis.near.rates import near_summary
 from rote.analysis.rates import rates, rates_by
 from rote.analysis.strongest import strongest_rows
@@ -28,7 +29,8 @@ from rote.models.base import title_of
 from rote.report import keys
 from rote.report.page.run import render_run
 from rote.report.text import numbers
-from rote.report.text.strip import LEVELS, levels, strip
+from rote.report.text.cards import run_card
+from rote.report.text.strip import BELOW, LEVELS, UNSEEN, levels, strip
 from rote.report.text.tables import distribution, groups
 from rote.report.text.words import summary_lines
 from rote.store.files import declared, pretty
@@ -36,6 +38,7 @@ from rote.store.manifest import Manifest, NearSearch
 from rote.store.run import Passages, RunView
 from rote.store.summary import SchemeNumbers, Summary
 from tests.cases import cases
+from tests.reference.coverage import looked_at
 from tests.report.runs import MODEL, Kind, manifest, summary
 
 TOP_K = "temperature=1 top_k=40"
@@ -197,8 +200,13 @@ def windows(count: int, *, width: int = 40, stride: int = 20) -> list[tuple[int,
 def test_a_scan_says_how_much_comes_out_with_even_odds() -> None:
     scores = table([math.log(0.9), math.log(0.6), math.log(0.02), -math.inf], spans=windows(4))
     seen = Outline(page(scores))
-    covered = 60 / len(TEXT)  # two windows of 40 characters that overlap by 20
-    assert seen.text["headline"][0].startswith(f"{100 * covered:.2f}% of this text’s characters")
+    # Two windows of 40 characters that overlap by 20, of four.
+    assert seen.text["headline"][0] == (
+        "2 of 4 windows come out with even odds (p\u00a0≥\u00a050%): 60.0% of the characters looked at, which are "
+        f"{100 * 100 / len(TEXT):.2f}% of this text."
+    )
+    assert "cover 60 of the 100 characters looked at; the text has 2,120." in seen.text["lede"][0]
+    assert "can never count" in seen.text["lede"][0]
     assert "3 of 4 windows (75.0%) count as extracted" in seen.text["lede"][0].replace("\u00a0", " ")
     assert TOP_K in seen.text["provenance"][0]
     assert "cdcdcdcdcdcdcdcd" in seen.text["provenance"][0]
@@ -209,8 +217,11 @@ def test_a_scan_says_how_much_comes_out_with_even_odds() -> None:
 def test_a_score_run_gives_its_count_and_interval() -> None:
     scores = table([math.log(0.9)] * 5 + [-30.0] * 15, repetitions=[8] * 5 + [1] * 15)
     seen = Outline(page(scores, kind="score", example=("a ", "b"), dropped=0))
-    assert seen.text["headline"][0].replace("\u00a0", " ") == "5 of 20 examples can be extracted at τ = 0.001."
-    assert "95% Wilson interval 11.2% to 46.9%" in seen.text["lede"][0]
+    assert seen.text["headline"][0].replace("\u00a0", " ") == (
+        "Extracted at τ = 0.001: 1 repetition: 0 of 15 (0%); 8 repetitions: 5 of 5 (100%)."
+    )
+    assert "1 repetition 0% to 20.4%; 8 repetitions 56.6% to 100%." in seen.text["lede"][0]
+    assert "all groups together: 11.2% to 46.9%" in seen.text["provenance"][0]
     assert "strip" not in seen.text
     assert len(seen.text["mark"]) == 5
     assert "1 w0" in seen.text["h3"]
@@ -232,10 +243,12 @@ def test_nothing_extracted_is_said_plainly(log_probs: list[float], stopped: list
     html = page(table(log_probs, spans=spans, stopped=stopped), kind=kind, example=("", ""))
     seen = Outline(html)
     headline = seen.text["headline"][0]
-    assert re.search("Nothing in this text was extracted|None of|cannot be extracted", headline)
+    assert re.search("Nothing was extracted: |None of|cannot be extracted", headline)
     assert "so there is no passage to show" in "".join(seen.text["caption"])
     assert "mark" not in seen.text
-    assert html.count('<td class="n">below τ</td>') == (20 if kind == "scan" else 0)
+    told = [html.count(f'<td class="n">{what}</td>') for what in ("below τ", "not looked at")]
+    seen_parts = {c * 20 // len(TEXT) for start, end in spans or () for c in range(start, end)}
+    assert told == ([len(seen_parts), 20 - len(seen_parts)] if spans else [0, 0])
 
 
 @pytest.mark.parametrize("kind", ["scan", "score"])
@@ -261,6 +274,7 @@ def test_foreign_text_never_becomes_markup() -> None:
     seen = outline(evil)
     assert not seen.tags["img"]
     assert seen.tags == outline("harmless").tags
+    evil = evil.replace("\r", "␍")
     assert seen.text["block"] == [f"{evil}{evil}"] * 2
     assert seen.text["mark"] == [evil, evil]
     assert seen.text["prefix"] == [evil, evil]
@@ -279,17 +293,25 @@ def test_passages_are_shown_literally(pairs: list[tuple[str, str]]) -> None:
     assert seen.text["block"] == [numbers.literal(prefix + suffix) for prefix, suffix in pairs]
 
 
-@given(st.text())
+TURNING = ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI")
+
+
+@given(st.text(st.one_of(st.characters(codec=None), st.sampled_from("\r\n\t\u202e\u2066\u200f\x85"))))
 def test_literal_changes_only_what_cannot_be_seen(text: str) -> None:
     shown = numbers.literal(text)
     shown.encode("utf-8")
     assert len(shown) == len(text)
     for before, after in zip(text, shown, strict=True):
-        invisible = (
-            (ord(before) < 32 and before not in "\t\n\r") or ord(before) == 127 or 0xD800 <= ord(before) < 0xE000
-        )
-        assert (before != after) == (invisible or before in keys.MARKS)
+        if before in "\t\n\r":
+            assert after == before or before == "\r"
+            continue
+        invisible = unicodedata.category(before) in ("Cc", "Cs") or unicodedata.bidirectional(before) in TURNING
+        assert (before != after) == (invisible or before in keys.MARKS or before in "\u061c\u200e\u200f")
+    assert shown.count("\r") == text.count("\r\n")
+    assert not re.search("\r(?!\n)", shown)
     assert numbers.literal("\0\a\x7f\ud800\ufdd0\ufdd1\ufdd2") == "␀␇␡\ufffd\ufffd\ufffd\ufffd"
+    assert numbers.literal("a\r\nb\rc\r") == "a\r\nb␍c␍"
+    assert numbers.literal("\u202eb\u202c \u2066c\u2069 \u200e\u200f \x9b") == "⇚b↨ ⇨c⇳ ↦↤ \ufffd"
 
 
 def test_the_page_stands_alone_and_can_be_walked_by_keyboard_and_screen_reader() -> None:
@@ -395,11 +417,14 @@ def test_the_strongest_passages_do_not_overlap_a_stronger_one(rows: list[tuple[i
 def test_the_strip_shows_the_highest_probability_in_each_part(
     rows: list[tuple[int, int, float, bool]], length: int, tau: float
 ) -> None:
-    best = character_maximum([s for s, *_ in rows], [s + w for s, w, *_ in rows], [p for _, _, p, _ in rows], length)
+    scores = table([p for _, _, p, _ in rows], spans=[(s, s + w) for s, w, *_ in rows])
+    best = along_text(scores, scores["log_prob"], length)
     said = strip(best, tau=tau)
-    for count, parts in ((20, said.table), (97, levels(best, tau=tau, count=97))):
+    seen = looked_at([(s, s + w) for s, w, *_ in rows])
+    both: tuple[tuple[int, Sequence[Any]], ...] = ((20, said.table), (97, levels(best, tau=tau, count=97)))
+    for count, parts in both:
         assert len(parts) == count
-        coloured = []
+        coloured: list[tuple[float, int]] = []
         for i, part in enumerate(parts):
             start, end = i * length // count, (i + 1) * length // count
             highest = max([p for s, w, p, _ in rows if s < end and s + w > start], default=-math.inf)
@@ -408,11 +433,15 @@ def test_the_strip_shows_the_highest_probability_in_each_part(
                     any(s <= c < s + w and p >= math.log(tau) for s, w, p, _ in rows) for c in range(start, end)
                 )
                 assert part["characters"] == f"{start:,} to {end:,}"
-                assert part["highest"] == (numbers.probability(highest) if highest >= math.log(tau) else "below τ")
-                assert part["share"] == numbers.percent(reached / (end - start))
+                own = len(seen & {*range(start, end)})
+                below = "below τ" if own else "not looked at"
+                assert part["highest"] == (numbers.probability(highest) if highest >= math.log(tau) else below)
+                assert part["share"] == (numbers.percent(reached / own) if own else numbers.MISSING)
                 continue
-            assert (part is not None) == (highest >= math.log(tau))
-            coloured += [(highest, part)] if part is not None else []
+            if highest >= math.log(tau):
+                coloured.append((highest, part))
+            else:
+                assert part == (BELOW if seen & {*range(start, end)} else UNSEEN)
         assert all(0 <= level < LEVELS for _, level in coloured)
         assert [level for _, level in sorted(coloured)] == sorted(level for _, level in coloured)
     lefts = [tick["left"] for tick in said.legend]
@@ -486,7 +515,7 @@ def test_bos_in_words() -> None:
 
 def test_the_terminal_gets_the_headline_and_what_it_rests_on() -> None:
     lines = summary_lines(run(table([math.log(0.6)] * 3, spans=windows(3)), warnings=["careful"]))
-    assert lines[0].endswith("with even odds (p ≥ 50%).")
+    assert lines[0].startswith("All 3 windows come out with even odds (p ≥ 50%): 100% of the characters looked at, ")
     assert any(TOP_K in line for line in lines)
     assert any("BOS '<bos>' (id 0)" in line for line in lines)
     assert any("careful" in line for line in lines)
@@ -560,3 +589,61 @@ def test_the_distribution_counts_every_window_from_a_ten_thousandth_on() -> None
         ["0.1 to 1", "2"],
     ]
     assert distribution(rows.with_columns(stopped=pl.lit(True)))["title"].endswith("5 stopped early may be among them")
+
+
+def test_a_score_run_is_told_by_its_splits_and_not_with_its_control() -> None:
+    scores = table(
+        [math.log(0.9)] * 45 + [-30.0] * 55, split=["members"] * 50 + ["held-out"] * 50, repetitions=[8] * 50 + [0] * 50
+    )
+    made = run(scores, kind="score")
+    told = "Extracted at τ = 0.001: members: 45 of 50 (90.0%); held-out: 0 of 50 (0%)."
+    lines = summary_lines(made)
+    assert lines[0] == told
+    assert "members 78.6% to 95.7%; held-out 0% to 7.13%." in lines[1]
+    assert any(re.match(r"rates +all groups together: greedy .*, at 0.001 45.0%", line) for line in lines)
+    html = words(page(scores, kind="score")).replace("\u00a0", " ")
+    assert told in html
+    cards = html[html.index("The numbers") :]
+    assert cards.startswith("The numbers Rate at τ = 0.001: members 90.0% 45 of 50; 95% interval 78.6% to 95.7%")
+    assert "45.0% 45 of 100; 95% interval 35.6% to 54.8%, all groups together" in cards
+    assert words(run_card(made)).replace("\u00a0", " ").startswith(told)
+    (alone,) = {summary_lines(run(own, kind="score"))[0] for own in [scores.filter(pl.col("split") == "members")]}
+    assert alone == "45 of 50 examples can be extracted at τ = 0.001."
+
+
+def test_many_groups_are_told_by_the_fewest_and_the_most() -> None:
+    scores = table([-30.0] * 5 + [math.log(0.9)] * 5, repetitions=[0, 1, 1, 2, 2, 4, 4, 8, 8, None])
+    assert summary_lines(run(scores, kind="score"))[0] == (
+        "Extracted at τ = 0.001, two of 6 groups: 0 repetitions: 0 of 1 (0%); 8 repetitions: 2 of 2 (100%)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("stride", "chosen", "told"),
+    [
+        (
+            20,
+            3,
+            "All 3 windows come out with even odds (p ≥ 50%): 100% of the characters looked at, which are 3.77% of",
+        ),
+        (
+            400,
+            4,
+            "All 4 windows come out with even odds (p ≥ 50%): 100% of the characters looked at, which are 7.55% of",
+        ),
+        (
+            20,
+            1,
+            "The only window comes out with even odds (p ≥ 50%): 100% of the characters looked at, which are 1.89%",
+        ),
+    ],
+)
+def test_coverage_is_of_what_was_looked_at_whatever_the_stride(stride: int, chosen: int, told: str) -> None:
+    scores = table([math.log(0.9)] * chosen, spans=windows(chosen, stride=stride))
+    lines = summary_lines(run(scores))
+    assert lines[0].startswith(told)
+    assert ("characters between suffixes were not looked at." in lines[1]) == (stride == 400)
+    html = words(page(scores)).replace("\u00a0", " ")
+    looked_at = 40 * chosen if stride == 400 else 40 + 20 * (chosen - 1)
+    assert f"Coverage at 50% 100% {looked_at} of {looked_at} characters" in html
+    assert f"50% 100% {100 * looked_at / len(TEXT):.2f}% {looked_at} " in html  # of what was looked at, of the text

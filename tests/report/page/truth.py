@@ -15,7 +15,7 @@ import polars as pl
 from rote.jobs.open import Run
 from rote.report.figures.figure import Figure, as_json
 from rote.report.figures.run import run_figures
-from tests.reference.coverage import character_maximum, hot_spots, runs
+from tests.reference.coverage import character_maximum, hot_spots, looked_at, runs
 from tests.reference.rates import reaches
 
 PARTS = 20
@@ -23,10 +23,14 @@ EVEN = math.log(0.5)
 
 
 def visible(text: str) -> str:
-    """As a page shows it: control characters as pictures, and what cannot be shown replaced, one for one."""
+    """As a page shows it: what is not seen or turns the writing as a mark, one for one."""
     pictures = {c: chr(0x2400 + ord(c)) for c in map(chr, range(32)) if c not in "\t\n\r"} | {"\x7f": "␡"}
-    hidden = {*"\ufdd0\ufdd1\ufdd2", *map(chr, range(0xD800, 0xE000))}
-    return "".join("\ufffd" if c in hidden else pictures.get(c, c) for c in text)
+    pictures |= dict(
+        zip("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", "↢↦↤⇢⇠↨⇛⇚⇨⇦⇹⇳", strict=True)
+    )
+    hidden = {*"\ufdd0\ufdd1\ufdd2", *map(chr, range(0x80, 0xA0)), *map(chr, range(0xD800, 0xE000))}
+    shown = ["\ufffd" if c in hidden else pictures.get(c, c) for c in text]
+    return "".join("␍" if c == "\r" and after != "\n" else c for c, after in zip(shown, [*shown[1:], ""], strict=True))
 
 
 class Known(Protocol):
@@ -120,22 +124,28 @@ class Truth:
     def best(self) -> list[float]:
         return character_maximum(self.spans, self.lower, self.manifest["source"]["characters"])
 
+    @cached_property
+    def seen(self) -> set[int]:
+        return looked_at(self.spans)
+
     def _doubt(self, end: str) -> float:
         tolerance: float = self.found["rates"]["near_tau"]["numeric_tolerance"]
         least = EVEN + {"lower": tolerance, "upper": -tolerance}[end]
-        return sum(value >= least for value in self.best) / len(self.best)
+        return sum(value >= least for value in self.best) / len(self.seen)
 
     def _strip(self, what: str) -> float:
         reached = sum(value >= math.log(self.summary["tau"]) for value in self.best)
-        return {"characters": len(self.best), "share": reached / len(self.best)}[what]
+        counts = {"characters/all": len(self.best), "characters/seen": len(self.seen)}
+        return {**counts, "share": reached / len(self.seen)}[what]
 
-    def _parts(self, rest: str) -> float:
+    def _parts(self, rest: str) -> float | None:
         part, what = rest.split("/")
         length, count = len(self.best), min(PARTS, len(self.best))
         start, end = int(part) * length // count, (int(part) + 1) * length // count
         own = self.best[start:end]
         reached = sum(value >= math.log(self.summary["tau"]) for value in own)
-        shares = {"from": start / length, "to": end / length, "share": reached / len(own)}
+        seen = len(self.seen & {*range(start, end)})
+        shares = {"from": start / length, "to": end / length, "share": reached / seen if seen else None}
         return {"start": start, "end": end, "highest": max(own), **shares}[what]
 
     @cached_property
@@ -191,7 +201,13 @@ class Truth:
         return min(10, len(taken))
 
     def _groups(self, rest: str) -> Any:
-        """Groups of repetitions put together by powers of two: 0, 1, 2 to 3, 4 to 7, ...; those that say none last."""
+        """Groups of repetitions put together by powers of two: 0, 1, 2 to 3, 4 to 7, ...; those that say none last.
+
+        `all`: how many groups a headline has to choose from.
+        """
+        if rest == "all":
+            splits = self.found.get("by_split") or []
+            return len(splits) if len(splits) > 1 else len(self.found["by_repetitions"])
         kind, place, what = rest.split("/", 2)
         assert kind == "repetitions"
         named: dict[int | None, list[dict[str, Any]]] = {}

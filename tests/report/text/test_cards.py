@@ -59,9 +59,17 @@ def bars(html: str) -> list[list[tuple[int, float]]]:
     lanes = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
     bar = r'<rect x="(\d+)" y="([\d.]+)" width="[\d.]+" height="([\d.]+)" fill="rgb\(\d+,\d+,\d+\)"/>'
     found = [[(int(x), float(y), float(high)) for x, y, high in re.findall(bar, lane)] for lane in lanes]
-    assert [len(lane) for lane in found] == [lane.count("<rect") for lane in lanes]
+    assert [len(own) + len(_unseen(lane)) for own, lane in zip(found, lanes, strict=True)] == [
+        lane.count("<rect") for lane in lanes
+    ]
     assert all(y + high == 24 for lane in found for _, y, high in lane)  # they stand on the ground
     return [[(x, high) for x, _, high in lane] for lane in found]
+
+
+def _unseen(html: str) -> set[int]:
+    """The places in grey: not looked at."""
+    grey = r'<rect x="(\d+)" y="0" width="1.05" height="24" fill="rgba\(128,128,128,.3\)"/>'
+    return {int(x) for x in re.findall(grey, html)}
 
 
 def test_a_scan_has_its_headline_strip_and_passages() -> None:
@@ -70,7 +78,10 @@ def test_a_scan_has_its_headline_strip_and_passages() -> None:
     html = run_card(made)
     Outline(html)
     said = words(html).replace("\u00a0", " ")
-    assert said.startswith(f"{100 * 40 / len(TEXT):.2f}% of this text’s characters can be drawn out with even odds")
+    share = f"{100 * 160 / len(TEXT):.2f}% of this text."
+    assert said.startswith(
+        f"1 of 4 windows comes out with even odds (p ≥ 50%): 25.0% of the characters looked at, which are {share}"
+    )
     assert "3 of 4 windows (75.0%) count as extracted." in said
     assert "0.001 ■ 0.01 ■ 0.1 ■ 1 0 to 2,120 characters; a bar shows the highest probability within 14" in said
     assert "tiny; scheme temperature=1 top_k=40; BOS auto: BOS '<bos>' (id 0) before every prefix" in said
@@ -80,6 +91,7 @@ def test_a_scan_has_its_headline_strip_and_passages() -> None:
     inside = {x: span for span in places for x in range(BARS) if _overlap(x, span)}
     high = {span: {height for x, height in lane if inside[x] == span} for span in places}
     assert set(dict(lane)) == {x for x, span in inside.items() if span != places[2]}  # nothing where p is 0
+    assert _unseen(html) == {*range(BARS)} - {*inside}
     (first,), (second,), (third,) = (high[span] for span in places if span != places[2])
     assert 24 == first > second > third >= 3
 
@@ -93,8 +105,8 @@ def _overlap(bar: int, span: tuple[int, int]) -> bool:
 def test_nothing_extracted_is_said_plainly(kind: Kind) -> None:
     html = run_card(run(rows([-math.inf, -40.0], spans=windows(2) if kind == "scan" else None), kind=kind))
     outline = Outline(html)
-    assert re.search("^(Nothing in this text was extracted|None of 2 examples can be)", words(html))
-    assert (outline.tags["rect"], outline.tags["table"]) == (0, 0)
+    assert re.search("^(Nothing was extracted: none of 2 windows reaches|None of 2 examples can be)", words(html))
+    assert (outline.tags["rect"], outline.tags["table"]) == (len(_unseen(html)), 0)
     assert outline.tags["svg"] == (1 if kind == "scan" else 0)
 
 

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from rote.report.page.run import render_run
 from rote.report.text import numbers
+from rote.report.text.cards import run_card
 from rote.report.text.near import _pieces
+from rote.report.text.terminal import unlocked
 from rote.report.text.words import summary_lines
 from rote.store.manifest import NearSearch
 from tests.cases import cases
@@ -32,8 +34,10 @@ def candidate(text: str | None, distance: int = 1, log_prob: float | None = -3.0
     return {"tokens": [7, 8], "text": text, "log_prob": log_prob, "set_log_prob": None, "distance": distance} | more
 
 
-def scores_with(*candidates: dict[str, Any], spans: Any = None, estimate: float | None = None) -> pl.DataFrame:
-    """Three rows: extractable, unlocked, undecided. The first has the candidates."""
+def scores_with(
+    *candidates: dict[str, Any], spans: Any = None, estimate: float | None = None, second: Any = ()
+) -> pl.DataFrame:
+    """Three rows: extractable, unlocked, undecided. The first has the candidates, the `second` its own."""
     log_probs = [math.log(0.4), -math.inf, -40.0]
     lower = [[0.4, 0.45, 0.5234], [0.0, 0.0, 0.3], [0.0, 0.0, 0.0]]
     upper = [[0.4, 0.9, 0.9], [0.0, 1.0, 1.0], [0.0, 1.0, 1.0]]
@@ -48,7 +52,7 @@ def scores_with(*candidates: dict[str, Any], spans: Any = None, estimate: float 
         pl.Series("eos_mass", [0.0] * 3),
         pl.Series("estimate", guess, dtype=pl.Float64),
         pl.Series("estimate_error", [None if g is None else 0.01 for g in guess], dtype=pl.Float64),
-        pl.Series("candidates", [list(candidates), [], []], dtype=CANDIDATES),
+        pl.Series("candidates", [list(candidates), list(second), []], dtype=CANDIDATES),
         pl.Series("greedy_distance", [0, 2, 3], dtype=pl.Int32),
     )
 
@@ -108,7 +112,7 @@ def test_a_passage_has_its_bounds_and_variants() -> None:
     assert seen.text["del"][:2] == ["worst", ","]
     assert seen.text["ins"][0] == "first"
     assert "1 edit, probability 0.0498" in said
-    assert "1 edit, probability 0.02 with all outputs that begin like it" in said
+    assert "1 edit, an example of outputs that begin alike and all count, together probability 0.02" in said
     assert seen.text["ins"][1:] == ["7", "8"]  # without a tokenizer, the ids
     assert "too many" not in said
 
@@ -208,3 +212,71 @@ def test_printed_bounds_hold(lower: float, more: float) -> None:
         assert high <= 1.1 * upper + 0.001 * (upper >= 0.001) + 1e-322
     else:
         assert float(shown) == pytest.approx(lower, rel=0.06)
+
+
+# --- what only comes near
+
+
+WRITTEN = candidate(SUFFIX.replace("worst", "first"), 1, math.log(0.25))
+ALIKE = candidate(SUFFIX.replace("times,", "time,"), 1, math.log(0.2), set_log_prob=math.log(0.3))
+EXAMPLE = candidate(SUFFIX.replace("best", "best best"), 1, None, set_log_prob=math.log(0.4))
+UNLIKELY = candidate(SUFFIX.replace("worst", "first"), 1, math.log(0.01))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "told", "output"),
+    [
+        (
+            [EXAMPLE, WRITTEN],
+            "1 edit, probability 0.25",
+            "It was the best of times, it was the [-worst-]{+first+} of times",
+        ),
+        (
+            [ALIKE],
+            "1 edit, probability 0.2, with all that begin alike and count 0.3",
+            "It was the best of [-times-]{+time+}, it was the worst of times",
+        ),
+        (
+            [EXAMPLE, UNLIKELY],
+            "1 edit, an example of outputs that begin alike and all count, together probability 0.4",
+            "It was the{+ best+} best of times, it was the worst of times",
+        ),
+    ],
+)
+def test_what_only_comes_near_is_listed_with_its_output(outputs: list[Any], told: str, output: str) -> None:
+    scores = scores_with(second=outputs, spans=windows(3, stride=300))
+    text = "x" * 360 + SUFFIX[:40] + "y" * 900
+    made = run(scores, near=NEAR, text=text)
+    only = unlocked(made)
+    assert only is not None
+    assert only.title.startswith("Found only within 2 edits. Differences [-in the text-]")
+    (passage,) = only.shown
+    assert passage.facts == "within 2 edits 0.300 to 1, p_z 0, characters 360 to 400 (27.7%)"
+    assert passage.words.startswith(f"{told}: ")
+    assert bool(only.note) == ("example of" in told)
+    assert summary_lines(made)[0].endswith(" Another window reaches τ = 0.001 only within 2 edits (certified).")
+    example = page(scores_with(second=outputs))
+    section = example[example.index('aria-labelledby="unlocked"') : example.index('aria-labelledby="prompts"')]
+    assert "1 example reaches τ = 0.001 only within 2 edits, certified." in words(section).replace("\u00a0", " ")
+    assert ("the model need not write that one" in words(section)) == ("example of" in told)
+    seen = Outline(section.partition(">")[2].rpartition("</section>")[0])
+    assert told in words(section)
+    shown = unlocked(run(scores_with(second=outputs), kind="score", near=NEAR, example=("before ", SUFFIX)))
+    assert shown is not None
+    assert shown.shown[0].words == f"{told}: {output}"
+    assert len(seen.text["difference"]) == 1
+    card = words(run_card(made))
+    assert "Found only within 2 edits" in card
+    assert told in card
+
+
+def test_where_nothing_more_comes_near_that_is_said() -> None:
+    scores = scores_with()[[0, 2]]
+    made = run(scores, kind="score", near=NEAR)
+    assert unlocked(made) is None
+    assert summary_lines(made)[0].endswith(" Within 2 edits, no other example was found to reach τ = 0.001.")
+    assert 'aria-labelledby="unlocked"' not in page(scores)
+    sampled = run(scores_with(), kind="score", near=replace(NEAR, method="sample"))
+    assert "reaches τ = 0.001 only within 2 edits (by 95% intervals, not certified)." in summary_lines(sampled)[0]
+    named = scores_with().with_columns(pl.Series("split", ["a", "b", "b"]))
+    assert "Another example, of all groups together, reaches" in summary_lines(run(named, kind="score", near=NEAR))[0]

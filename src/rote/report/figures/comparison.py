@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rote.analysis.coverage import character_maximum, spans
+from rote.analysis.coverage import along_text
 from rote.analysis.rates import log_prob_bounds, np_rates
 from rote.report.figures.figure import Axis, Figure, Layer
 from rote.report.figures.layers import (
@@ -27,6 +27,7 @@ from rote.report.figures.layers import (
     short_scheme,
     stopped_sentence,
     strip_lane,
+    strip_layers,
 )
 from rote.report.figures.run import QUERIES
 from rote.report.keys import plain
@@ -77,20 +78,20 @@ def _strips(result: ComparisonResult, tables: Mapping[str, pl.DataFrame]) -> Fig
     made = []
     for place, run in enumerate(runs):
         rows = tables[run.key]
-        best = character_maximum(*spans(rows), log_prob_bounds(rows)[0], length)
+        best = along_text(rows, log_prob_bounds(rows)[0], length)
         made.append(strip_lane(best, tau=tau, lane=run_label(run), at=len(runs) - 1 - place))
     return Figure(
         name="strips",
         title="Where the text comes out of each",
         caption=sentences(
             "The text from its first to its last character. Each part shows the highest p_z of any window whose suffix "
-            f"covers one of its characters; blank is below τ = {tau:g} or not looked at.",
+            f"covers one of its characters; white is below τ = {tau:g}, grey was not looked at.",
             _which(result.runs),
         ),
         x=Axis("Character of the text", format="count", limits=(0.0, float(length))),
         y=Axis("", "category", limits=(-0.5, len(runs) - 0.5), names=tuple(run_label(run) for run in reversed(runs))),
-        layers=(Layer("cells", pl.concat(cells for cells, _ in made)),),
-        table=pl.concat(table for _, table in made).rename({"lane": "run"}),
+        layers=strip_layers(made),
+        table=pl.concat(lane.table for lane in made).rename({"lane": "run"}),
         colour=colour_axis(tau, "p_z"),
     )
 
@@ -186,20 +187,21 @@ def _prompts(result: ComparisonResult, tables: Mapping[str, pl.DataFrame]) -> Fi
 
 
 def _coverage(result: ComparisonResult) -> Figure | None:
-    """Share of the text's characters that each run covers, at several probabilities."""
+    """Share of the characters looked at that each run covers, at several probabilities."""
     covered = [(run, run.coverage) for run in result.runs if run.coverage is not None]
     if not covered:
         return None
     layers, listed = [], []
     for colour, threshold in enumerate(covered[0][1]):
-        shares = [own[threshold].share for _, own in covered]
+        shares = [own[threshold].share_of_looked_at for _, own in covered]
         data = pl.DataFrame({"x": [float(i) for i in range(len(covered))], "y": shares})
         layers += [Layer("line", data, "", colour), Layer("points", data, f"p_z ≥ {float(threshold):g}", colour)]
         listed += [
             {
                 **_row(run, p_z_at_least=float(threshold)),
                 "characters": own[threshold].characters,
-                "share": own[threshold].share,
+                "share_of_looked_at": own[threshold].share_of_looked_at,
+                "share_of_text": own[threshold].share,
             }
             for run, own in covered
         ]
@@ -207,12 +209,12 @@ def _coverage(result: ComparisonResult) -> Figure | None:
         name="coverage",
         title="How much of the text each run covers",
         caption=sentences(
-            "Share of the text's characters that lie in the suffix of a window with at least this p_z. The lines only "
-            "guide the eye.",
+            "Of the characters that lie in any suffix, the share in the suffix of a window with at least this p_z. The "
+            "lines only guide the eye.",
             _which(result.runs),
         ),
         x=_run_axis(result.runs),
-        y=Axis("Share of characters", format="percent", limits=(0.0, 1.0)),
+        y=Axis("Share of characters looked at", format="percent", limits=(0.0, 1.0)),
         layers=tuple(layers),
         table=pl.DataFrame(listed),
     )

@@ -19,7 +19,13 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
     "bars": ("x0", "x1", "y"),  # from 0 up to y
     "band": ("x", "low", "high"),
     "interval": ("x", "y", "low", "high"),  # a dot and its whisker
-    "cells": ("x0", "x1", "y0", "y1", "value"),  # value in [0, 1]: from the lightest to the darkest colour
+    "cells": (
+        "x0",
+        "x1",
+        "y0",
+        "y1",
+        "value",
+    ),  # value in [0, 1]: from the lightest to the darkest colour
     "violin": ("x", "y", "width"),  # one violin per distinct x: width in [0, 1] along y
     "rule": ("x0", "y0", "x1", "y1"),  # a muted straight line, such as a threshold or the diagonal
 }
@@ -45,7 +51,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One series. `label` goes into the legend (empty: none); `colour` counts along the palette, None is muted."""
+    """One series. `label` goes into the legend (empty: none); `colour` counts along the palette, None is muted.
+
+    Cells have the colours of their values; those of a muted layer are all grey.
+    """
 
     kind: Kind
     data: pl.DataFrame

@@ -76,19 +76,28 @@ _RULE = ("x0", "y0", "x1", "y1")
 
 
 def colour_axis(tau: float, label: str = "Probability") -> Axis:
-    """The scale of a heatmap strip: logarithmic from tau, white below it."""
+    """The scale of a heatmap strip: logarithmic from tau, white below it; grey is what was not looked at."""
     return Axis(label, "log", "probability", limits=(tau, 1.0))
 
 
-def strip_lane(best: Floats, *, tau: float, lane: str, at: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Cells of one lane of a heatmap strip, and its table.
+@dataclass(frozen=True, slots=True)
+class StripLane:
+    """One lane of a heatmap strip: its cells, the parts of the text that were not looked at, and its table."""
 
-    `best`: for each character the largest logarithm of a probability (-inf: none). Each part of the text shows the
-    highest value in it; the cells are those that reach tau, the table has a row for every part.
+    cells: pl.DataFrame
+    unseen: pl.DataFrame
+    table: pl.DataFrame
+
+
+def strip_lane(best: Floats, *, tau: float, lane: str, at: int) -> StripLane:
+    """A lane of a heatmap strip.
+
+    `best`: for each character the largest logarithm of a probability (NaN: not looked at). Each part of the text shows
+    the highest value in it; the cells are those that reach tau, the table has a row for every part.
     """
     count = min(BINS, best.size)
     edges = np.arange(count + 1) * best.size // count
-    highest = np.maximum.reduceat(best, edges[:-1])
+    highest = np.fmax.reduceat(best, edges[:-1])
     floor = math.log(tau)
     value = 1 - highest / floor if floor < 0 else np.where(highest >= floor, 1.0, 0.0)
     parts = pl.DataFrame(
@@ -101,15 +110,28 @@ def strip_lane(best: Floats, *, tau: float, lane: str, at: int) -> tuple[pl.Data
             "highest": np.exp(highest),
             "value": np.clip(value, 0.0, 1.0),
             "shown": highest >= floor,
+            "looked_at": ~np.isnan(highest),
         }
     )
-    table = parts.select(
-        "lane",
-        start="x0",
-        end="x1",
-        highest_probability=pl.when("shown").then("highest"),
+    cells = parts.select("x0", "x1", "y0", "y1", pl.col("value").fill_nan(0.0))
+    return StripLane(
+        cells=cells.filter(parts["shown"]),
+        unseen=cells.filter(~parts["looked_at"]),
+        table=parts.select(
+            "lane",
+            pl.col("x0").alias("start"),
+            pl.col("x1").alias("end"),
+            "looked_at",
+            highest_probability=pl.when("shown").then("highest"),
+        ),
     )
-    return parts.filter("shown").select("x0", "x1", "y0", "y1", "value"), table
+
+
+def strip_layers(lanes: Sequence[StripLane]) -> tuple[Layer, ...]:
+    """The cells of all lanes, and in grey, where there is any, what was not looked at."""
+    unseen = pl.concat(lane.unseen for lane in lanes)
+    cells = Layer("cells", pl.concat(lane.cells for lane in lanes))
+    return (cells, Layer("cells", unseen, "not looked at", None)) if unseen.height else (cells,)
 
 
 def cloud(

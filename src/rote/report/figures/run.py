@@ -11,7 +11,7 @@ import math
 import numpy as np
 import polars as pl
 
-from rote.analysis.coverage import character_maximum, spans
+from rote.analysis.coverage import along_text
 from rote.analysis.distribution import decades, spread
 from rote.analysis.groups import with_origin
 from rote.analysis.rates import log_prob_bounds, np_rates
@@ -28,6 +28,7 @@ from rote.report.figures.layers import (
     setting,
     stopped_sentence,
     strip_lane,
+    strip_layers,
 )
 from rote.report.figures.near import NEAR_FIGURES, near_figures
 from rote.report.text import numbers
@@ -83,7 +84,7 @@ def heatmap(run: Finished, rows: pl.DataFrame) -> Figure | None:
         with np.errstate(divide="ignore"):
             lanes.insert(0, (f"Within {numbers.counted(near.tolerance, 'edit')}", np.log(rows["lower"].to_numpy())))
     made = [
-        strip_lane(character_maximum(*spans(rows), np.minimum(values, 0.0), length), tau=tau, lane=lane, at=at)
+        strip_lane(along_text(rows, np.minimum(values, 0.0), length), tau=tau, lane=lane, at=at)
         for at, (lane, values) in enumerate(lanes)
     ]
     bound = " Near-verbatim, a probability is the lower bound that the search found." if near is not None else ""
@@ -93,13 +94,14 @@ def heatmap(run: Finished, rows: pl.DataFrame) -> Figure | None:
         title="Where the text comes out",
         caption=sentences(
             "The text from its first to its last character. Each part shows the highest probability of any window "
-            f"whose suffix covers one of its characters; blank is below τ = {tau:g} or not looked at.{bound}{within}",
+            f"whose suffix covers one of its characters; white is below τ = {tau:g}, grey was not looked at.",
+            f"{bound}{within}",
             setting(run, rows["scheme"][0]),
         ),
         x=Axis("Character of the text", format="count", limits=(0.0, float(length))),
         y=Axis("", "category", limits=(-0.5, len(lanes) - 0.5), names=tuple(lane for lane, _ in lanes)),
-        layers=(Layer("cells", pl.concat(cells for cells, _ in made)),),
-        table=pl.concat(table for _, table in reversed(made)),
+        layers=strip_layers(made),
+        table=pl.concat(lane.table for lane in reversed(made)),
         colour=colour_axis(tau),
     )
 

@@ -29,7 +29,7 @@ def text_blocks(text: str) -> list[dict[str, Any]]:
     """The whole text, cut at line ends. `joined`: the block begins within a line."""
     blocks: list[dict[str, Any]] = []
     at, joined = 0, False
-    for part, ends in _parts(text):
+    for part, ends in _parts(numbers.literal(text)):
         blocks.append({**_block(part), "at": at, "joined": joined, "row": None, "suffix": None})
         at, joined = at + len(part), not ends
     return blocks
@@ -43,7 +43,9 @@ def example_blocks(examples: Sequence[tuple[int, str, str]]) -> list[dict[str, A
         characters += len(prefix) + len(suffix)
         if blocks and characters > CHARACTERS:
             break
-        blocks.append({**_block(prefix + suffix), "at": 0, "joined": False, "row": row, "suffix": len(prefix)})
+        blocks.append(
+            {**_block(numbers.literal(prefix + suffix)), "at": 0, "joined": False, "row": row, "suffix": len(prefix)}
+        )
     return blocks
 
 
@@ -67,9 +69,13 @@ def _parts(text: str) -> Iterator[tuple[str, bool]]:
 
 def _block(text: str) -> dict[str, Any]:
     lines = sum(max(1, math.ceil(len(line) / _LINE)) for line in text.splitlines() or [""])
-    return {"text": exact(text), "height": round(lines * _HEIGHT, 1)}
+    return {"text": _escaped(text), "height": round(lines * _HEIGHT, 1)}
 
 
 def exact(text: str) -> Markup:
-    """Text that a browser reads back character for character: a carriage return would otherwise become a line feed."""
-    return Markup(str(escape(numbers.literal(text))).replace("\r", "&#13;"))
+    """Foreign text that a browser reads back character for character, but for what is shown as a mark."""
+    return _escaped(numbers.literal(text))
+
+
+def _escaped(text: str) -> Markup:
+    return Markup(str(escape(text)).replace("\r", "&#13;"))  # a browser would make a line feed of it

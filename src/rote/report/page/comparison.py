@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rote.analysis.coverage import character_maximum, spans
+from rote.analysis.coverage import along_text
 from rote.analysis.rates import log_prob_bounds
 from rote.report.figures.comparison import comparison_figures
 from rote.report.keys import derived, key_of, keyed
@@ -117,7 +117,7 @@ def _strips(result: ComparisonResult, sides: Sequence[PackedRun]) -> list[Strip]
     length = result.length
     return [
         strip(
-            character_maximum(*spans(side.rows), log_prob_bounds(side.rows)[0], length),
+            along_text(side.rows, log_prob_bounds(side.rows)[0], length),
             tau=result.tau,
             key=f"runs/{side.key}/",
         )
@@ -154,7 +154,7 @@ def _reader_caption(result: ComparisonResult, blocks: int) -> str:
     if result.scanned:
         return (
             "Each character is shaded by the highest probability, in the chosen run, of any window whose suffix covers "
-            "it; unshaded is below τ, and grey letters are in no suffix: they were not looked at."
+            "it; blank is below τ, and grey is in no suffix: it was not looked at."
         )
     first = result.runs[0].key
     cut = f" Texts are cut as in run {first}; tokens of another tokenizer have no text here."

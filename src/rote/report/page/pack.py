@@ -350,24 +350,26 @@ class _Outputs:
 def near_outputs(candidates: pl.Series) -> list[str]:
     """For each row, as JSON, its heaviest outputs near the suffix.
 
-    An output is its place among the candidates, its edits, its probability as printed, whether that is of a whole set
-    of outputs, and its text.
+    An output is its place among the candidates, its edits, its own probability and that of the set it is an example of,
+    both as printed where they are known, and its text.
     """
     each = candidates.to_frame("one").with_row_index("row").explode("one").unnest("one")
     every = each.with_columns(place=pl.int_range(pl.len()).over("row")).filter(pl.col("distance") > 0)
     listed = every.group_by("row", maintain_order=True).head(VARIANTS)
-    weight = listed.select(pl.coalesce("set_log_prob", "log_prob")).to_series()
-    codes, palette = printed(weight.fill_null(0.0).to_numpy())
+    own, together = (_probabilities(listed[name]) for name in ("log_prob", "set_log_prob"))
     spelled = pl.col("tokens").cast(pl.List(pl.String)).list.join(" ")
     texts = listed.select(pl.when(pl.col("text").is_null()).then(spelled).otherwise("text")).to_series()
     columns = (listed[name].to_list() for name in ("row", "place", "distance"))
-    known, of_set = weight.is_not_null().to_list(), listed["set_log_prob"].is_not_null().to_list()
     outputs: list[list[list[Any]]] = [[] for _ in range(len(candidates))]
-    for row, place, distance, code, sure, whole, text in zip(
-        *columns, codes.tolist(), known, of_set, texts.to_list(), strict=True
-    ):
-        outputs[row].append([place, distance, palette[code] if sure else None, whole, numbers.literal(text)])
-    return [json.dumps(own, ensure_ascii=False, separators=(",", ":")) for own in outputs]
+    for row, *output, text in zip(*columns, own, together, texts.to_list(), strict=True):
+        outputs[row].append([*output, numbers.literal(text)])
+    return [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in outputs]
+
+
+def _probabilities(log_probs: pl.Series) -> list[str | None]:
+    codes, palette = printed(log_probs.fill_null(0.0).to_numpy())
+    known = log_probs.is_not_null().to_list()
+    return [palette[code] if sure else None for code, sure in zip(codes.tolist(), known, strict=True)]
 
 
 def _download(packed: PackedPage, sides: Sequence[PackedRun]) -> dict[str, Any]:

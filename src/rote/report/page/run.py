@@ -16,10 +16,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rote.analysis.coverage import character_maximum, hot_spots, spans
+from rote.analysis.coverage import along_text, hot_spots
 from rote.analysis.groups import with_origin
 from rote.analysis.rates import log_prob_bounds
-from rote.analysis.strongest import by_likelihood, strongest_rows
+from rote.analysis.strongest import by_likelihood, strongest_rows, unlocked_rows
 from rote.progress import Progress, quiet
 from rote.report.figures.run import run_figures
 from rote.report.keys import derived, key_of, keyed, number_in
@@ -28,11 +28,12 @@ from rote.report.page.layout import render_page
 from rote.report.page.pack import PackedRun, pack
 from rote.report.text import numbers
 from rote.report.text.method import meaning, method
-from rote.report.text.near import near_facts, near_section, variants
+from rote.report.text.near import LISTED, SET, SET_NOTE, SETS, likeliest, near_facts, near_section, variants
 from rote.report.text.rate import sampled_section
 from rote.report.text.spots import longest_table, spots_table
 from rote.report.text.strip import strip
 from rote.report.text.tables import (
+    coverage_note,
     coverage_table,
     examples_table,
     groups,
@@ -42,13 +43,14 @@ from rote.report.text.tables import (
     schemes_table,
 )
 from rote.report.text.variants import variant_warnings
-from rote.report.text.words import headline, lede, provenance
+from rote.report.text.words import headline, leading_groups, lede, provenance
 from rote.store.run import Finished, Passages, RunView
-from rote.store.summary import Rate
+from rote.store.summary import Rate, Rates
 from rote.store.table import Row
 
 SPOTS = 300
 SPOTS_AT = 0.5
+CARDS = 8  # groups with a card of their own
 
 
 def render_run(run: RunView, progress: Progress = quiet) -> str:
@@ -82,7 +84,7 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
         "report.html.j2",
         packed=packed,
         figures=[figure for figure in figures if figure.name != "heatmap"],
-        kind=run.manifest.kind,
+        kind="rate" if run.drawn else run.manifest.kind,
         created=run.manifest.created,
         created_words=_date(run.manifest.created),
         source=numbers.name(shown.manifest.source.name),
@@ -95,9 +97,10 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
         strip=None if best is None else strip(best, tau=tau),
         lanes=_lanes(near is not None),
         blocks=blocks,
-        reader_caption=_reader_caption(shown, len(blocks)),
+        reader_caption=_reader_caption(shown, len(blocks)) + _marks(run),
         reader_note=f"Click on the text, or select some of it, to see the {run.unit} that it belongs to.",
         coverage=coverage_table(shown),
+        coverage_note=coverage_note(shown) if run.scanned else "",
         longest=longest_table(shown, lambda row: run.texts[row][1]),
         spots=spots,
         spots_at=numbers.threshold(SPOTS_AT),
@@ -108,6 +111,7 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
         sampled=sampled_section(shown),
         odds=odds_table(shown),
         near=near,
+        unlocked=_unlocked(shown),
         passages=[_passage(i, row, shown) for i, row in enumerate(strongest, 1)],
         passages_title="The strongest passages" if len(strongest) != 1 else "The strongest passage",
         passages_caption=_passages_caption(shown, len(strongest)),
@@ -135,8 +139,7 @@ def _reader_caption(run: Finished, blocks: int) -> str:
     if run.scanned:
         return (
             "Each character is shaded by the highest probability of any window whose suffix covers it, in softer "
-            "tones of the strip’s colours; unshaded is below τ, and grey letters are in no suffix: they were not "
-            "looked at."
+            "tones of the strip’s colours; blank is below τ, and grey is in no suffix: it was not looked at."
         )
     rows = run.summary.examples
     left = derived(rows - blocks, "reader/left_out", rows)
@@ -145,6 +148,13 @@ def _reader_caption(run: Finished, blocks: int) -> str:
         if left
         else ""
     )
+
+
+def _marks(run: RunView) -> str:
+    """What marks in the texts stand for."""
+    texts = [run.text] if run.scanned else ["".join(pair) for pair in run.texts.decoded.values()]
+    told = numbers.marks_in(texts)
+    return f" In the text, {told}." if told else ""
 
 
 def _listed(spots: Sequence[Any], run: Finished) -> str:
@@ -165,9 +175,7 @@ def _download_note(run: Finished, table: Mapping[str, Any]) -> str:
 
 def _best_by_character(run: RunView) -> NDArray[np.float64] | None:
     """Per character of a scanned text the largest log p_z of the windows whose suffix covers it; None: no scan."""
-    if not run.scanned:
-        return None
-    return character_maximum(*spans(run.rows), log_prob_bounds(run.rows)[0], run.length)
+    return along_text(run.rows, log_prob_bounds(run.rows)[0], run.length) if run.scanned else None
 
 
 def _spots(run: RunView) -> list[dict[str, Any]]:
@@ -181,15 +189,20 @@ def _spots(run: RunView) -> list[dict[str, Any]]:
 
 def _cards(run: Finished) -> list[list[dict[str, str]]]:
     names = ("Greedy rate", f"Rate at τ = {numbers.setting(run.summary.tau)}", "Rate at 0.0001", "Maximum rate")
-    rates = run.numbers.rates.named.values()
-    rows = [[_rate_card(name, rate, run) for name, rate in zip(names, rates, strict=True)]]
+    rates, groups = run.numbers.rates.named.values(), leading_groups(run)
+    rows = [[_rate_card(name, rate, run.numbers.rates, run) for name, rate in zip(names, rates, strict=True)]]
+    if groups:
+        for card in rows[0]:
+            card["note"] += ", all groups together"
+        told = [_rate_card(f"{names[1]}: {name}", own.rate_at_tau, own, run) for name, own in groups[:CARDS]]
+        rows.insert(0, told)
     if covered := run.coverage:
         rows.append(
             [
                 _card(
                     f"Coverage at {numbers.threshold(number_in(p))}",
-                    numbers.percent(c.share),
-                    f"{numbers.count(c.characters)} characters",
+                    numbers.percent(c.share_of_looked_at),
+                    f"{numbers.count(c.characters)} of {numbers.counted(run.looked_at.characters, 'character')}",
                 )
                 for p, c in covered.items()
             ]
@@ -215,12 +228,12 @@ def _cards(run: Finished) -> list[list[dict[str, str]]]:
     return [*rows, cost]
 
 
-def _rate_card(name: str, rate: Rate, run: Finished) -> dict[str, str]:
+def _rate_card(name: str, rate: Rate, of: Rates, run: Finished) -> dict[str, str]:
     if rate.rate_upper > rate.rate:
         upper = numbers.percent(rate.rate_upper)
         return _card(name, f"≥ {numbers.percent(rate.rate)}", f"at most {upper}: rows stopped early")
     low, high = rate.interval
-    note = f"{numbers.count(rate.count)} of {numbers.count(run.numbers.rates.examples)}"
+    note = f"{numbers.count(rate.count)} of {numbers.count(of.examples)}"
     if not run.scanned:
         note += f"; 95% interval {numbers.percent(low)} to {numbers.percent(high)}"
     return _card(name, numbers.percent(rate.rate), note)
@@ -240,7 +253,7 @@ def _passages_caption(run: RunView, shown: int) -> str:
             listed = f"The {numbers.counted(several, unit)} with the highest p_z"
         return (
             f"{listed}{overlap}. The prefix, in grey, is the prompt; the suffix, marked, is what the model gives back."
-            + (" Below it, the heaviest outputs near it, with their differences." if run.manifest.near else "")
+            + (f" Below it, the heaviest outputs near it, with their differences. {SETS}" if run.manifest.near else "")
         )
     lower = log_prob_bounds(run.rows)[0]
     best = derived(float(lower.max()), "passages/highest", run.summary.tau)
@@ -249,6 +262,46 @@ def _passages_caption(run: RunView, shown: int) -> str:
     else:
         rest = f"the highest p_z among those scored in full is {numbers.probability(best)}"
     return f"No {unit} reaches τ = {tau}, so there is no passage to show; {rest}."
+
+
+def _unlocked(run: RunView) -> dict[str, Any] | None:
+    """The passages that only come near, and what the model writes in their place; None: there are none."""
+    near = run.numbers.near
+    if near is None or not near.unlocked.count:
+        return None
+    rows = unlocked_rows(run.rows, float(near.tau), LISTED, overlapping=True)
+    shown = [_unlocked_row(row, run) for row in rows]
+    count, tau = numbers.counted(near.unlocked.count, run.unit), numbers.setting(near.tau)
+    edits = numbers.counted(run.search.tolerance, "edit")
+    sure = "by 95% intervals of samples" if run.search.method == "sample" else "certified"
+    reach = "reaches" if near.unlocked.count == 1 else "reach"
+    listed = "the one with the largest lower bound first" if len(rows) > 1 else ""
+    if len(rows) < near.unlocked.count:
+        listed = f"the {numbers.count(derived(len(rows), 'unlocked/listed', near.tau))} with the largest lower bounds"
+    return {
+        "caption": f"{count} {reach} τ = {tau} only within {edits}, {sure}"
+        + (f"; {listed}" if listed else "")
+        + ". Output: the heaviest; struck out is what the text has, underlined what stands in its place."
+        + (f" {SET_NOTE}" if any(SET in (row["output"] or {"label": ""})["label"] for row in shown) else ""),
+        "within": f"Within {edits}",
+        "splits": any(row.get("split") is not None for row in rows),
+        "rows": shown,
+    }
+
+
+def _unlocked_row(plain: Row, run: RunView) -> dict[str, Any]:
+    row, suffix = keyed_row(plain), run.texts[plain][1]
+    name = numbers.name(row["example_id"])
+    if run.scanned:
+        name = f"{numbers.count(row['suffix_start'])} to {numbers.count(row['suffix_end'])}"
+    return {
+        "row": plain["row"],
+        "name": name,
+        "split": numbers.MISSING if row.get("split") is None else numbers.name(row["split"]),
+        "p_z": ("at most " if row["stopped"] else "") + numbers.probability(row["log_prob"]),
+        "bounds": numbers.interval(row["lower"], row["upper"]),
+        "output": likeliest(row, suffix),
+    }
 
 
 def _passage(number: int, plain: Row, run: RunView) -> dict[str, Any]:

@@ -20,11 +20,11 @@ from rote.report.text.reconstruction import headline as reconstruction_headline
 from rote.report.text.reconstruction import rows as reconstruction_rows
 from rote.report.text.spots import Spots, excerpt
 from rote.report.text.spots import headline as spots_headline
-from rote.report.text.strip import LEVELS, levels
+from rote.report.text.strip import BELOW, LEVELS, UNSEEN, levels
 from rote.report.text.sweep import headline as sweep_headline
 from rote.report.text.sweep import lede as sweep_lede
 from rote.report.text.sweep import sweep_tables
-from rote.report.text.terminal import Lane, lanes, legend, legend_words, passages
+from rote.report.text.terminal import Lane, lanes, legend, legend_words, passages, unlocked
 from rote.report.text.variants import variant_warnings
 from rote.report.text.words import headline, lede, near_sentence
 from rote.store.comparison import ComparisonResult
@@ -74,6 +74,10 @@ def run_card(run: RunView) -> str:
         parts.append(_strip(run, lanes(run)))
     if shown:
         parts.append(table(("strongest passages", "begins"), [(p.facts, p.words) for p in shown]))
+    if only := unlocked(run):
+        rows = [(passage.facts, passage.words) for passage in only.shown]
+        parts += [sentence(only.title), table(("passage", "likeliest output"), rows)]
+        parts += [sentence(only.note)] if only.note else []
     parts.append(sentence(f"{model.title}; scheme {run.scheme}; BOS {numbers.bos(model)}"))
     return card(
         headline(run),
@@ -90,15 +94,15 @@ def _strip(run: RunView, shown: Sequence[Lane]) -> Markup:
         Markup('<span style="color:{}">■</span> {}').format(_colour(level), label)
         for level, label in (legend(shown[0], tau) if shown else ())
     )
-    return Markup("").join([*lines, Markup("<div>{}</div>").format(scale), sentence(legend_words(run, BARS))])
+    return Markup("").join([*lines, Markup("<div>{}</div>").format(scale), sentence(legend_words(run, BARS, "grey"))])
 
 
-def _bars(shown: Sequence[int | None]) -> Markup:
+def _bars(shown: Sequence[int]) -> Markup:
     bars = Markup("").join(
         Markup('<rect x="{}" y="{}" width="1.05" height="{}" fill="{}"/>').format(x, 24 - high, high, _colour(level))
         for x, level in enumerate(shown)
-        if level is not None
-        for high in [3 + 21 * level / (LEVELS - 1)]
+        if level != BELOW
+        for high in [24 if level == UNSEEN else 3 + 21 * level / (LEVELS - 1)]
     )
     return Markup(
         '<svg viewBox="0 0 {} 24" preserveAspectRatio="none" shape-rendering="crispEdges" role="img" '
@@ -108,6 +112,8 @@ def _bars(shown: Sequence[int | None]) -> Markup:
 
 
 def _colour(level: int) -> str:
+    if level == UNSEEN:
+        return "rgba(128,128,128,.3)"
     share = level / (LEVELS - 1)
     return f"rgb({round(255 - 55 * share)},{round(170 * (1 - share))},{round(60 * (1 - share))})"
 

@@ -117,7 +117,7 @@ def numbers_table(result: ComparisonResult, *, cost: bool = True) -> list[list[s
             [run.key, numbers.count(run.examples), numbers.rate(own.greedy_rate), numbers.rate(own.rate_at_tau)]
             + ([f"{numbers.percent(low)} to {numbers.percent(high)}"] if sampled else [])
             + [numbers.rate(own.rate_at_1e_4), numbers.rate(own.maximum_rate)]
-            + [numbers.percent(covered.share) for covered in (run.coverage or {}).values()]
+            + [numbers.percent(covered.share_of_looked_at) for covered in (run.coverage or {}).values()]
             + [_within(run, tolerance) for tolerance in edits]
             + ([numbers.duration(run.seconds), numbers.count(run.token_evals)] if cost else [])
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
@@ -15,6 +16,10 @@ from rote.store.summary import NearRate, NearSummary
 from rote.store.table import Row
 
 VARIANTS = 3  # shown of a passage
+LISTED = 100  # passages that only come near, at most
+SET = "an example of outputs that begin alike and all count"
+SETS = "Where one is an example of outputs that begin alike, its end is filled in from the text."
+SET_NOTE = "The end of such an example is filled in from the text: the model need not write that one."
 CONTEXT = 30  # characters around a difference
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
@@ -108,23 +113,46 @@ def near_facts(row: Row, search: NearSearch | None) -> list[tuple[str, str]]:
 
 def variants(row: Row, suffix: str) -> list[dict[str, Any]]:
     """The heaviest outputs near a passage's suffix: what they weigh, and where they differ, as (kind, text) pieces."""
-    shown = []
-    for candidate in row.get("candidates") or ():
-        if not candidate["distance"]:
-            continue
-        text = candidate["text"] if candidate["text"] is not None else " ".join(map(str, candidate["tokens"]))
-        weight = candidate["set_log_prob"] if candidate["set_log_prob"] is not None else candidate["log_prob"]
-        group = " with all outputs that begin like it" if candidate["set_log_prob"] is not None else ""
-        known = "" if weight is None else f", probability {numbers.probability(weight)}{group}"
-        shown.append(
-            {
-                "label": numbers.counted(candidate["distance"], "edit") + known,
-                "pieces": [(kind, numbers.literal(part)) for kind, part in _pieces(suffix, text)],
-            }
-        )
-        if len(shown) == VARIANTS:
-            break
-    return shown
+    return [_variant(candidate, suffix) for candidate in _near(row)[:VARIANTS]]
+
+
+def likeliest(row: Row, suffix: str) -> dict[str, Any] | None:
+    """Likewise the heaviest of them, but no mere example of a set where one of known probability is half as heavy."""
+    near = _near(row)
+    if not near:
+        return None
+    known = [candidate for candidate in near if candidate["log_prob"] is not None]
+    heaviest = max(near, key=_weight)
+    likely = max(known, key=lambda candidate: float(candidate["log_prob"]), default=heaviest)
+    enough = likely["log_prob"] is not None and likely["log_prob"] >= _weight(heaviest) - math.log(2)
+    return _variant(likely if enough else heaviest, suffix)
+
+
+def _weight(candidate: Row) -> float:
+    own, together = candidate["log_prob"], candidate["set_log_prob"]
+    return float(together if together is not None else own if own is not None else -math.inf)
+
+
+def _near(row: Row) -> list[Row]:
+    return [candidate for candidate in row.get("candidates") or () if candidate["distance"]]
+
+
+def _variant(candidate: Row, suffix: str) -> dict[str, Any]:
+    text = candidate["text"] if candidate["text"] is not None else " ".join(map(str, candidate["tokens"]))
+    return {
+        "label": _label(candidate) + (", the same text in other tokens" if text == suffix else ""),
+        "pieces": [(kind, numbers.literal(part)) for kind, part in _pieces(suffix, text)],
+    }
+
+
+def _label(candidate: Row) -> str:
+    """How far an output is, and how likely: by itself, with all that begin like it, or only as an example of these."""
+    edits = numbers.counted(candidate["distance"], "edit")
+    own, together = candidate["log_prob"], candidate["set_log_prob"]
+    if own is None:
+        return edits if together is None else f"{edits}, {SET}, together probability {numbers.probability(together)}"
+    alike = "" if together is None else f", with all that begin alike and count {numbers.probability(together)}"
+    return f"{edits}, probability {numbers.probability(own)}{alike}"
 
 
 def _pieces(suffix: str, text: str) -> Iterator[tuple[str, str]]:

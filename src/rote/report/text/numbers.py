@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
+from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
@@ -16,15 +18,38 @@ from rote.store.summary import Rate
 MISSING = "–"
 
 # C0 controls and DEL have no look of their own and NUL is not even allowed in HTML, so each is shown as its control
-# picture. Tab, line feed and carriage return stay. Lone surrogates cannot be written as UTF-8.
-_VISIBLE = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}
-_VISIBLE |= {0x7F: 0x2421} | dict.fromkeys([*range(0xD800, 0xE000), *map(ord, MARKS)], 0xFFFD)
-_INVISIBLE = re.compile(f"[{re.escape(''.join(map(chr, _VISIBLE)))}]")  # most texts have none, and translating is slow
+# picture; tab, line feed and the carriage return before one stay. What turns the direction of what follows it, numbers
+# included, is shown as an arrow. C1 controls begin escape sequences; lone surrogates cannot be written as UTF-8.
+TURNING = {
+    0x061C: "↢", 0x200E: "↦", 0x200F: "↤", 0x202A: "⇢", 0x202B: "⇠", 0x202C: "↨", 0x202D: "⇛", 0x202E: "⇚",
+    0x2066: "⇨", 0x2067: "⇦", 0x2068: "⇹", 0x2069: "⇳",
+}  # fmt: skip
+_VISIBLE: dict[int, int | str] = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}
+_VISIBLE |= {0x7F: 0x2421, **TURNING}
+_VISIBLE |= dict.fromkeys([*range(0x80, 0xA0), *range(0xD800, 0xE000), *map(ord, MARKS)], 0xFFFD)
+_LONE = "\r(?!\n)"
+_INVISIBLE = re.compile(
+    f"[{re.escape(''.join(map(chr, _VISIBLE)))}]|{_LONE}"
+)  # most texts have none: translating is slow
 
 
 def literal(text: str) -> str:
-    """The text as it can be shown in a page: invisible control characters as their pictures, all else unchanged."""
-    return text.translate(_VISIBLE) if _INVISIBLE.search(text) else text
+    """The text as it can be shown: a mark, one for one, for each character that is not seen or turns the writing."""
+    return re.sub(_LONE, "␍", text.translate(_VISIBLE)) if _INVISIBLE.search(text) else text
+
+
+def marks_in(texts: Iterable[str]) -> str:
+    """What the marks stand for that `literal` puts into these texts; nothing of pictures, which say it themselves."""
+    found: set[str] = set()
+    for text in texts:
+        found |= set(_ARROWS.findall(text))
+    told = [
+        f"{TURNING[ord(c)]} stands for U+{ord(c):04X}, {unicodedata.name(c).lower()}" for c in sorted(found - {"\r"})
+    ]
+    return "; ".join([*told, *(["␍ stands for a carriage return without a line feed"] if "\r" in found else [])])
+
+
+_ARROWS = re.compile(f"[{''.join(map(chr, TURNING))}]|{_LONE}")
 
 
 def typeset(text: str) -> Markup:

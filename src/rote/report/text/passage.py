@@ -14,7 +14,7 @@ from rote.frames import FrameKind, frame_of
 from rote.models.base import ModelIdentity
 from rote.report.text import numbers
 from rote.report.text.comparison import aligned
-from rote.report.text.near import near_facts, variants
+from rote.report.text.near import SET, SET_NOTE, near_facts, variants
 from rote.store.manifest import NearSearch, Source
 from rote.store.table import Row
 
@@ -205,9 +205,12 @@ def _near(run: PassageOfRun) -> list[Line]:
         edits = numbers.counted(near.options.tolerance if beyond else near.greedy_distance, "edit")
         facts.append(("Greedy generation", f"{'more than ' if beyond else ''}{edits} away"))
     lines: list[Line] = [[], [("heading", "Near-verbatim")], *map(_plain, aligned([list(fact) for fact in facts]))]
-    for variant in variants(vars(near), run.suffix):
+    shown = variants(vars(near), run.suffix)
+    for variant in shown:
         pieces = [("plain" if kind == "same" else kind, " ".join(text.split("\n"))) for kind, text in variant["pieces"]]
         lines += [_plain(f"  {variant['label']}"), [("plain", "    "), *pieces]]
+    if any(SET in variant["label"] for variant in shown):
+        lines.append(_plain(f"  {SET_NOTE}"))
     return lines
 
 

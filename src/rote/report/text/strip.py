@@ -13,6 +13,7 @@ from rote.report.keys import derived
 from rote.report.text import numbers
 
 LEVELS = 12  # one colour each: the style sheet has as many
+BELOW, UNSEEN = -1, -2  # in place of a colour: below tau, and not looked at
 _PARTS = 20  # rows of the table that says the same in words
 
 
@@ -28,45 +29,56 @@ class Strip:
 
 
 def strip(best: NDArray[np.float64], *, tau: float, key: str = "") -> Strip:
-    """`best`: for each character the largest log p_z over the windows whose suffix covers it, or -inf.
+    """`best`: for each character the largest log p_z over the windows whose suffix covers it; NaN: not looked at.
 
     `key` stands before the keys of its numbers, on a page that has several.
     """
     length, floor = best.size, math.log(tau)
-    reached = derived(float((best >= floor).mean()), f"{key}strip/share", tau)
+    reached = derived(_reaching(best, floor), f"{key}strip/share", tau)
+    characters = derived({"all": length, "seen": _seen(best)}, f"{key}strip/characters", tau)
     return Strip(
         levels=LEVELS,
         legend=_legend(floor),
         table=[_table_row(item, best, tau, key) for item in _spread(best, min(_PARTS, length))],
         description=(
-            f"The text from its first to its last of {numbers.count(derived(length, f'{key}strip/characters', tau))} "
-            f"characters. {numbers.percent(reached)} of them reach the threshold of {numbers.setting(tau)}."
+            f"The text from its first to its last of {numbers.counted(characters['all'], 'character')}. Of the "
+            f"{numbers.count(characters['seen'])} that were looked at, {numbers.percent(reached)} reach the threshold "
+            f"of {numbers.setting(tau)}."
         ),
         caption=(
             "The whole text from left to right. Each place shows the highest probability of any window whose suffix "
-            f"covers one of its characters; blank is below τ = {numbers.setting(tau)}, grey not looked at. Point at it "
-            "for the number; click "
-            "to read there."
+            f"covers one of its characters; blank is below τ = {numbers.setting(tau)}, grey was not looked at. Point "
+            "at it for the number; click to read there."
         ),
     )
 
 
-def levels(best: NDArray[np.float64], *, tau: float, count: int) -> list[int | None]:
-    """The strip in `count` parts at most: the colour of each, from 0 to LEVELS - 1, or None below tau."""
+def levels(best: NDArray[np.float64], *, tau: float, count: int) -> list[int]:
+    """The strip in `count` parts at most: the colour of each, from 0 to LEVELS - 1, or BELOW or UNSEEN."""
     floor = math.log(tau)
-    parts = _spread(best, min(count, best.size))
-    return [_level(part["highest"], floor) if part["highest"] >= floor else None for part in parts]
+    return [_level(part["highest"], floor) for part in _spread(best, min(count, best.size))]
+
+
+def _seen(best: NDArray[np.float64]) -> int:
+    return int(np.count_nonzero(~np.isnan(best)))
+
+
+def _reaching(best: NDArray[np.float64], floor: float) -> float:
+    """The share of the characters that were looked at; NaN where none was."""
+    return float(np.count_nonzero(best >= floor) / seen) if (seen := _seen(best)) else math.nan
 
 
 def _spread(best: NDArray[np.float64], count: int) -> list[dict[str, Any]]:
     """`count` neighbouring parts of the text, as equal as can be, and the highest value in each."""
     edges = [i * best.size // count for i in range(count + 1)]
-    highest = np.maximum.reduceat(best, edges[:-1]).tolist()
+    highest = np.fmax.reduceat(best, edges[:-1]).tolist()
     return [{"index": i, "start": edges[i], "end": edges[i + 1], "highest": highest[i]} for i in range(count)]
 
 
 def _level(log_prob: float, floor: float) -> int:
     """Which colour: equal steps in the logarithm, from tau to 1."""
+    if not log_prob >= floor:
+        return UNSEEN if math.isnan(log_prob) else BELOW
     return min(int(LEVELS * (1 - log_prob / floor)), LEVELS - 1) if floor < 0 else LEVELS - 1
 
 
@@ -85,11 +97,17 @@ def _legend(floor: float) -> list[dict[str, Any]]:
 
 def _table_row(item: dict[str, Any], best: NDArray[np.float64], tau: float, key: str) -> dict[str, Any]:
     start, end, floor = item["start"], item["end"], math.log(tau)
-    where = {"from": start / best.size, "to": end / best.size, "share": float((best[start:end] >= floor).mean())}
+    where = {"from": start / best.size, "to": end / best.size, "share": _reaching(best[start:end], floor)}
     part = derived({**item, **where}, f"{key}parts/{item['index']}", tau)
     return {
         "part": f"{numbers.place(part['from'])} to {numbers.place(part['to'])}",
         "characters": f"{numbers.count(part['start'])} to {numbers.count(part['end'])}",
-        "highest": numbers.probability(part["highest"]) if part["highest"] >= floor else "below τ",
+        "highest": _told(part["highest"], floor),
         "share": numbers.percent(part["share"]),
     }
+
+
+def _told(highest: float, floor: float) -> str:
+    if math.isnan(highest):
+        return "not looked at"
+    return numbers.probability(highest) if highest >= floor else "below τ"

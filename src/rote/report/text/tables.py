@@ -20,16 +20,26 @@ from rote.store.table import Row
 
 
 def coverage_table(run: Finished) -> list[list[str]]:
-    """Threshold, share, characters, runs, longest run and where it is."""
+    """Threshold, share of what was looked at and of the text, characters, runs, longest run and where it is."""
     table = []
     for p, covered in run.coverage.items():
         longest = ["none", ""]
         if stretch := covered.longest_run:
             places = f"{numbers.count(stretch[0])} to {numbers.count(stretch[1])}"
             longest = [numbers.count(longest_run(p, stretch)), places]
-        counts = [numbers.percent(covered.share), numbers.count(covered.characters), numbers.count(covered.runs)]
-        table.append([numbers.threshold(number_in(p)), *counts, *longest])
+        shares = [numbers.percent(covered.share_of_looked_at), numbers.percent(covered.share)]
+        counts = [numbers.count(covered.characters), numbers.count(covered.runs)]
+        table.append([numbers.threshold(number_in(p)), *shares, *counts, *longest])
     return table
+
+
+def coverage_note(run: Finished) -> str:
+    """What the shares are of."""
+    looked_at = run.looked_at
+    return (
+        f"Looked at are the {numbers.counted(looked_at.characters, 'character')} that lie in any suffix, "
+        f"{numbers.percent(looked_at.share)} of the text’s {numbers.count(run.length)}; a prompt’s own can never count."
+    )
 
 
 def longest_run(p: str, stretch: Sequence[int]) -> int:
@@ -83,7 +93,7 @@ def schemes_table(run: Finished) -> dict[str, Any] | None:
         "rows": [
             [numbers.name(label)]
             + [numbers.rate(rate) for rate in (own.rates.rate_at_tau, own.rates.rate_at_1e_4, own.rates.maximum_rate)]
-            + [numbers.percent(covered.share) for covered in (own.coverage or {}).values()]
+            + [numbers.percent(covered.share_of_looked_at) for covered in (own.coverage or {}).values()]
             for label, own in ((label, schemes[label]) for label in run.manifest.schemes)
         ],
     }

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rote.analysis.coverage import character_maximum, spans
+from rote.analysis.coverage import along_text
 from rote.analysis.rates import log_prob_bounds
-from rote.analysis.strongest import strongest_rows
+from rote.analysis.strongest import strongest_rows, unlocked_rows
 from rote.report.text import numbers
-from rote.report.text.near import near_facts
+from rote.report.text.near import SET, SET_NOTE, likeliest, near_facts
 from rote.report.text.spots import excerpt
 from rote.report.text.strip import LEVELS, strip
 from rote.store.run import RunView
@@ -20,16 +20,10 @@ from rote.store.table import Row
 
 PASSAGES = 5
 
-# What a terminal acts upon rather than shows: C1 controls, some of which begin an escape sequence, and marks that turn
-# the direction of what follows, numbers included. The others are `numbers.literal`'s.
-_ACTED_UPON = dict.fromkeys(
-    [*range(0x80, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One line of the strip: `best` is, for each character, the largest log-probability of what covers it."""
+    """One line of the strip: `best` is, for each character, the largest log-probability of what covers it (or NaN)."""
 
     name: str
     best: NDArray[np.float64]
@@ -45,7 +39,7 @@ class Passage:
 
 def safe(text: str) -> str:
     """Foreign text as a terminal can show it: nothing in it moves the cursor, changes colours or turns the writing."""
-    return numbers.literal(text).translate(_ACTED_UPON)
+    return numbers.literal(text.replace("\r\n", "\n"))
 
 
 def lanes(run: RunView) -> list[Lane]:
@@ -53,11 +47,11 @@ def lanes(run: RunView) -> list[Lane]:
     rows, length = run.rows, run.length if run.scanned else 0
     if not length or not rows.height:
         return []
-    shown = [Lane("verbatim", character_maximum(*spans(rows), log_prob_bounds(rows)[0], length))]
+    shown = [Lane("verbatim", along_text(rows, log_prob_bounds(rows)[0], length))]
     if run.manifest.near is not None:
         with np.errstate(divide="ignore"):  # a lower bound of 0
             lower = np.log(rows["lower"].to_numpy())
-        shown.append(Lane("near", character_maximum(*spans(rows), lower, length)))
+        shown.append(Lane("near", along_text(rows, lower, length)))
     return shown
 
 
@@ -67,11 +61,11 @@ def legend(lane: Lane, tau: float) -> list[tuple[int, str]]:
     return [(min(int(round(LEVELS * tick["left"] / 100, 2)), LEVELS - 1), tick["label"]) for tick in ticks]
 
 
-def legend_words(run: RunView, bars: int) -> str:
-    """What a strip of so many bars shows, and what it leaves blank."""
+def legend_words(run: RunView, bars: int, unseen: str = "a dot (·)") -> str:
+    """What a strip of so many bars shows, what it leaves blank, and what stands for what was not looked at."""
     length = run.length
     each = numbers.counted(-(-length // min(bars, length)), "character")
-    blank = f"blank below τ = {run.summary.tau:g} or not looked at"
+    blank = f"blank below τ = {run.summary.tau:g}, {unseen} not looked at"
     shown = f"a bar shows the highest probability within {each}, log scale, {blank}"
     words = f"0 to {numbers.count(length)} characters; {shown}"
     if near := run.manifest.near:
@@ -87,13 +81,55 @@ def passages(run: RunView) -> list[Passage]:
 
 
 def _passage(row: Row, run: RunView) -> Passage:
-    facts = [f"p_z {numbers.probability(row['log_prob'])}", numbers.one_in(row["log_prob"])]
-    facts += [f"{name.lower()} {value}" for name, value in near_facts(row, run.manifest.near)[:1]]
+    facts = [f"p_z {numbers.probability(row['log_prob'])}", numbers.one_in(row["log_prob"]), *_within(row, run)]
+    return Passage(", ".join([*facts, _place(row, run)]), safe(excerpt(run.texts[row][1])))
+
+
+def _within(row: Row, run: RunView) -> list[str]:
+    return [f"{name.lower()} {value}" for name, value in near_facts(row, run.manifest.near)[:1]]
+
+
+def _place(row: Row, run: RunView) -> str:
+    """Where in the text, or which example: said last, because a name from right to left turns what follows it."""
     if run.scanned:
         share = 100 * row["suffix_start"] / run.length
-        facts.append(
-            f"characters {numbers.count(row['suffix_start'])} to {numbers.count(row['suffix_end'])} ({share:.1f}%)"
-        )
-    else:  # last, because a name in a script from right to left turns what follows it
-        facts.append(" ".join(safe(row["example_id"]).split()))
-    return Passage(", ".join(facts), safe(excerpt(run.texts[row][1])))
+        return f"characters {numbers.count(row['suffix_start'])} to {numbers.count(row['suffix_end'])} ({share:.1f}%)"
+    split = f"split {' '.join(safe(row['split']).split())}, " if row.get("split") is not None else ""
+    return split + " ".join(safe(row["example_id"]).split())
+
+
+@dataclass(frozen=True, slots=True)
+class Unlocked:
+    """The passages that only come near: `title` counts them, `shown` are some, `note` says what is to be known."""
+
+    title: str
+    shown: list[Passage]
+    note: str
+
+
+def unlocked(run: RunView) -> Unlocked | None:
+    """The passages with the largest lower bounds of those that only tolerance makes extractable; None: there are none.
+
+    Their `words` are the likeliest output and its differences from the suffix: [-what the text has-], {+in its place+}.
+    """
+    near = run.numbers.near
+    if near is None or not near.unlocked.count:
+        return None
+    shown = [_unlocked(row, run) for row in unlocked_rows(run.rows, near.tau, PASSAGES, overlapping=not run.scanned)]
+    some = f", {numbers.count(len(shown))} of {numbers.count(near.unlocked.count)}"
+    apart = "; none overlaps a stronger one" if run.scanned and len(shown) > 1 else ""
+    edits = numbers.counted(run.search.tolerance, "edit")
+    what = "Found only" if run.search.method != "sample" else "Found only by samples"
+    marks = "[-in the text-] and {+in the likeliest output+}"
+    title = f"{what} within {edits}{some if len(shown) < near.unlocked.count else ''}{apart}. Differences {marks}:"
+    return Unlocked(title, shown, SET_NOTE if any(SET in passage.words for passage in shown) else "")
+
+
+def _unlocked(row: Row, run: RunView) -> Passage:
+    facts = ", ".join([*_within(row, run), f"p_z {numbers.probability(row['log_prob'])}", _place(row, run)])
+    output = likeliest(row, run.texts[row][1])
+    if output is None:  # samples keep none
+        return Passage(facts, safe(excerpt(run.texts[row][1])))
+    marks = {"same": "{}", "del": "[-{}-]", "ins": "{{+{}+}}"}
+    text = " ".join("".join(marks[kind].format(part) for kind, part in output["pieces"]).split())
+    return Passage(facts, safe(f"{output['label']}: {text}"))

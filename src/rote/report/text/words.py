@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,72 +15,172 @@ from rote.report.text.rate import sample_facts, sampled_headline, sampled_lede, 
 from rote.report.text.spots import longest_sentence
 from rote.report.text.variants import variant_warnings
 from rote.store.run import Finished
-from rote.store.summary import NearSummary
+from rote.store.summary import NearSummary, Rate, Rates, RepetitionRates
 
-GAPS = 0.05  # share of the text between suffixes from which on it must be said that it was not looked at
 EVEN = "0.5"  # the coverage threshold of a scan's headline
+GROUPS = 3  # groups that a headline tells one by one
 
 
 def headline(run: Finished) -> str:
-    """The result in one sentence; for a scan how much comes out with even odds, else what reaches tau."""
-    tau = numbers.setting(run.summary.tau)
-    if run.drawn:
-        return sampled_headline(run)
-    extracted, total = run.numbers.rates.rate_at_tau.count, run.numbers.rates.examples
-    if not run.scanned:
-        if total == 1:
-            return f"The only example {'can' if extracted else 'cannot'} be extracted at τ = {tau}."
-        if not extracted:
-            return f"None of {numbers.counted(total, 'example')} can be extracted at τ = {tau}."
-        return f"{numbers.count(extracted)} of {numbers.counted(total, 'example')} can be extracted at τ = {tau}."
-    even = run.coverage.get(EVEN)
+    """The result in a sentence, and another where what comes near was searched for.
+
+    Of a scan it tells how much of what was looked at comes out with even odds, else what reaches tau; of examples in
+    groups, each group: a control is not to be counted with the rest.
+    """
+    own = sampled_headline(run) if run.drawn else _scan_headline(run) if run.scanned else _score_headline(run)
+    return own + _near_headline(run)
+
+
+def _scan_headline(run: Finished) -> str:
+    rates, tau, even = run.numbers.rates, numbers.setting(run.summary.tau), run.coverage.get(EVEN)
+    extracted, total = rates.rate_at_tau.count, rates.examples
     if run.within:  # chosen windows: what they come to is not the text's
         suffix = numbers.length(run.windows.suffix, run.windows.unit)  # begins with a number, so no capital letter
         reached = f"{numbers.count(extracted)} of {numbers.counted(total, 'window')}"
         return f"{suffix} at a time, {reached} in the chosen places can be extracted at τ = {tau}."
+    share = numbers.percent(run.looked_at.share)
     if even and even.characters:
-        return f"{numbers.percent(even.share)} of this text’s characters can be drawn out with even odds (p ≥ 50%)."
-    if extracted:
+        which = _all_of(_even_windows(run), total, "comes", "come")
+        covered = numbers.percent(even.share_of_looked_at)
         return (
-            f"No whole suffix of this text comes out with even odds, but {numbers.count(extracted)} of its "
-            f"{numbers.counted(total, 'window')} can be extracted at τ = {tau}."
+            f"{which} out with even odds (p ≥ 50%): {covered} of the characters looked at, which are {share} of this "
+            "text."
         )
-    windows = f"none of its {numbers.count(total)} windows reaches" if total > 1 else "its only window does not reach"
-    return f"Nothing in this text was extracted: {windows} τ = {tau}."
+    if extracted:
+        which = _all_of(extracted, total, "can", "can")
+        return (
+            f"No window comes out with even odds, but {which[0].lower()}{which[1:]} be extracted at τ = {tau}; "
+            f"{share} of this text’s characters were looked at."
+        )
+    windows = f"none of {numbers.count(total)} windows reaches" if total != 1 else "the only window does not reach"
+    return f"Nothing was extracted: {windows} τ = {tau}; {share} of this text’s characters were looked at."
+
+
+def _all_of(count: int, total: int, one: str, several: str) -> str:
+    """Subject and verb: `All 12 windows come`, `1 of 12 windows comes`, `The only window comes`."""
+    if total == 1:
+        return f"The only window {one}"
+    if count == total:
+        return f"All {numbers.counted(count, 'window')} {several}"
+    return f"{numbers.count(count)} of {numbers.counted(total, 'window')} {one if count == 1 else several}"
+
+
+def _even_windows(run: Finished) -> int:
+    """How many windows come out with even odds in one generation."""
+    return next(cell.count for cell in run.numbers.rates.np_table if cell.n == 1 and cell.p == float(EVEN))
+
+
+def _score_headline(run: Finished) -> str:
+    tau, rates = numbers.setting(run.summary.tau), run.numbers.rates
+    extracted, total = rates.rate_at_tau.count, rates.examples
+    if groups := leading_groups(run):
+        told = "; ".join(f"{name}: {_extracted(group)}" for name, group in _ends(groups))
+        every = numbers.count(derived(len(groups), "groups/all", total))
+        return f"Extracted at τ = {tau}{f', two of {every} groups' if len(groups) > GROUPS else ''}: {told}."
+    if total == 1:
+        return f"The only example {'can' if extracted else 'cannot'} be extracted at τ = {tau}."
+    if not extracted:
+        return f"None of {numbers.counted(total, 'example')} can be extracted at τ = {tau}."
+    return f"{numbers.count(extracted)} of {numbers.counted(total, 'example')} can be extracted at τ = {tau}."
+
+
+def leading_groups(run: Finished) -> list[tuple[str, Rates]]:
+    """The groups that a score run is told by, where its examples say that there are several.
+
+    Splits, the one with the highest rate first, or else numbers of repetitions.
+    """
+    if run.scanned or run.drawn:
+        return []
+    if len(run.numbers.by_split or ()) > 1:
+        named = [(_split(group.split), group) for group in run.numbers.by_split or ()]
+        return sorted(named, key=lambda group: -group[1].rate_at_tau.rate)
+    if len(run.numbers.by_repetitions or ()) > 1:
+        return [(_times(group.repetitions), group) for group in run.numbers.by_repetitions or ()]
+    return []
+
+
+def _split(name: str | None) -> str:
+    return "no split given" if name is None else numbers.name(name)
+
+
+def _times(repetitions: int | None) -> str:
+    return "repetitions not given" if repetitions is None else numbers.counted(repetitions, "repetition")
+
+
+def _ends(groups: Sequence[tuple[str, Rates]]) -> list[tuple[str, Rates]]:
+    """All groups, or of many two: with the fewest and the most repetitions, or with the highest and the lowest rate."""
+    if len(groups) <= GROUPS:
+        return list(groups)
+    ranked = [group for group in groups if isinstance(group[1], RepetitionRates) and group[1].repetitions is not None]
+    return [(ranked or groups)[0], (ranked or groups)[-1]]
+
+
+def _extracted(group: Rates) -> str:
+    rate = group.rate_at_tau
+    return f"{numbers.count(rate.count)} of {numbers.count(group.examples)} ({numbers.rate(rate)})"
+
+
+def _near_headline(run: Finished) -> str:
+    """What only comes near, beyond what comes out verbatim; nothing where that was not searched for."""
+    near = run.numbers.near
+    if near is None:
+        return ""
+    tau, edits = numbers.setting(near.tau), numbers.counted(run.search.tolerance, "edit")
+    if not near.unlocked.count:
+        return f" Within {edits}, no other {run.unit} was found to reach τ = {tau}."
+    certainty = "by 95% intervals, not certified" if run.search.method == "sample" else "certified"
+    pooled = ", of all groups together," if leading_groups(run) else ""
+    if run.manifest.sampling is not None and "held-out" in run.manifest.sampling.corpora:
+        pooled = ", held-out ones included,"
+    one = near.unlocked.count == 1
+    more = f"Another {run.unit}" if one else f"Another {numbers.counted(near.unlocked.count, run.unit)}"
+    return f" {more}{pooled} {'reaches' if one else 'reach'} τ = {tau} only within {edits} ({certainty})."
 
 
 def lede(run: Finished) -> str:
     """What the headline means."""
     if run.drawn:
         return sampled_lede(run)
-    rates, tau = run.numbers.rates, numbers.setting(run.summary.tau)
-    extracted = rates.rate_at_tau
-    if not run.scanned:
-        low, high = extracted.interval
+    tau = numbers.setting(run.summary.tau)
+    return _scan_lede(run, tau) + _unseen(run) if run.scanned else _score_lede(run, tau)
+
+
+def _score_lede(run: Finished, tau: str) -> str:
+    rates = run.numbers.rates
+    low, high = rates.rate_at_tau.interval
+    counts = (
+        f"An example counts when one generation from its prefix is exactly its suffix with probability {tau} or more."
+    )
+    if groups := leading_groups(run):
+        sure = "; ".join(f"{name} {_interval(group.rate_at_tau)}" for name, group in _ends(groups))
+        greedy = "; ".join(f"{name} {numbers.rate(group.greedy_rate)}" for name, group in _ends(groups))
         return (
-            f"That is {numbers.rate(extracted)} of them (95% Wilson interval {numbers.percent(low)} to "
-            f"{numbers.percent(high)}, taking the examples as a random sample). An example counts when one generation "
-            f"from its prefix is exactly its suffix with probability {tau} or more. "
-            f"Greedy decoding gives back {numbers.rate(rates.greedy_rate)}."
+            f"95% Wilson intervals, taking each group as a random sample: {sure}. {counts} Greedy decoding gives back: "
+            f"{greedy}."
         )
-    return _scan_lede(run, tau) + _gaps(run)
-
-
-def _gaps(run: Finished) -> str:
-    """A warning where windows are so far apart that much of the text lies in no suffix, if nobody chose them so."""
-    looked_at = run.summary.looked_at
-    if looked_at is None or run.within:
-        return ""
-    if looked_at.gaps <= GAPS * run.length:
-        return ""
     return (
-        f" The windows’ suffixes lie in only {numbers.percent(looked_at.share)} of the text’s characters; the others "
-        "were not looked at, and no share of the text can be larger than that. A smaller stride looks at more."
+        f"That is {numbers.rate(rates.rate_at_tau)} of them (95% Wilson interval {numbers.percent(low)} to "
+        f"{numbers.percent(high)}, taking the examples as a random sample). {counts} "
+        f"Greedy decoding gives back {numbers.rate(rates.greedy_rate)}."
     )
 
 
+def _interval(rate: Rate) -> str:
+    low, high = rate.interval
+    return f"{numbers.percent(low)} to {numbers.percent(high)}"
+
+
+def _unseen(run: Finished) -> str:
+    """Which characters of a scan's text can count at all."""
+    given = " A prompt’s own characters are given to the model and can never count"
+    gaps = run.looked_at.gaps
+    if not gaps or run.within:
+        return f"{given}, such as those of the text’s first prompt."
+    return f"{given}; at this stride, {numbers.counted(gaps, 'character')} between suffixes were not looked at."
+
+
 def _scan_lede(run: Finished, tau: str) -> str:
-    rates = run.numbers.rates
+    rates, looked_at = run.numbers.rates, run.looked_at
     extracted = rates.rate_at_tau
     windows, even = run.windows, run.coverage.get(EVEN)
     up_to = "up to " if windows.unit == "characters" else ""
@@ -91,7 +192,8 @@ def _scan_lede(run: Finished, tau: str) -> str:
     if even and even.characters:
         return (
             f"{prompt}, with a probability of at least 50% per generation, in windows whose suffixes cover "
-            f"{numbers.count(even.characters)} of the {numbers.count(run.length)} characters. "
+            f"{numbers.count(even.characters)} of the {numbers.counted(looked_at.characters, 'character')} looked at; "
+            f"the text has {numbers.count(run.length)}. "
             f"At the threshold τ = {tau}, {share} count as extracted."
         )
     if extracted.count:
@@ -105,7 +207,7 @@ def _scan_lede(run: Finished, tau: str) -> str:
 def provenance(run: Finished, best: NDArray[np.float64] | None = None) -> list[tuple[str, str]]:
     """What the headline rests on and how sure it is, as (name, value).
 
-    `best`, a scan's largest log p_z per character, tells how far the coverage would move with every log p_z.
+    `best`, a scan's largest log p_z per character (NaN: not looked at), tells how far coverage would move with it.
     """
     model = run.manifest.model
     facts = [
@@ -117,20 +219,29 @@ def provenance(run: Finished, best: NDArray[np.float64] | None = None) -> list[t
     rates, doubt = run.numbers.rates, numeric_doubt(run.numbers.rates, run.unit)
     if not run.scanned:
         low, high = rates.rate_at_tau.interval
-        interval = f"95% interval of the rate at τ: {numbers.percent(low)} to {numbers.percent(high)}."
+        pooled = ", all groups together" if leading_groups(run) else ""
+        interval = f"95% interval of the rate at τ{pooled}: {numbers.percent(low)} to {numbers.percent(high)}."
         return [*facts, ("Uncertainty", f"{interval} {doubt}")]
     doubt = f"{_choice(run)} {doubt}"
     if best is not None:
         tolerance = rates.near_tau.numeric_tolerance
         low, high = (
-            derived(float((best >= math.log(float(EVEN)) + shift).mean()), f"doubt/{end}", tolerance)
+            derived(_share_of_seen(best, math.log(float(EVEN)) + shift), f"doubt/{end}", tolerance)
             for end, shift in (("lower", tolerance), ("upper", -tolerance))
         )
         bounds = numbers.percent(low)
         if plain(numbers.percent(high)) != plain(bounds):
             bounds += f" to {numbers.percent(high)}"
-        doubt += f" Should every log p_z be off by {numbers.setting(tolerance)}, coverage at 50% would be {bounds}."
+        doubt += (
+            f" Should every log p_z be off by {numbers.setting(tolerance)}, coverage at 50% would be {bounds} of the "
+            "characters looked at."
+        )
     return [*facts, ("Uncertainty", doubt)]
+
+
+def _share_of_seen(best: NDArray[np.float64], least: float) -> float:
+    seen = np.count_nonzero(~np.isnan(best))
+    return float(np.count_nonzero(best >= least) / seen) if seen else math.nan
 
 
 def _choice(run: Finished) -> str:
@@ -166,10 +277,10 @@ def summary_lines(run: Finished) -> list[str]:
     else:
         names = ("greedy", f"at {run.summary.tau:g}", "at 0.0001", "maximum")
         named = zip(names, run.numbers.rates.named.values(), strict=True)
-        rows.insert(0, ("Rates", ", ".join(f"{name} {numbers.rate(rate)}" for name, rate in named)))
+        pooled = "all groups together: " if leading_groups(run) else ""
+        rows.insert(0, ("Rates", pooled + ", ".join(f"{name} {numbers.rate(rate)}" for name, rate in named)))
     if run.scanned:
-        shares = [f"at {numbers.threshold(float(p))} {numbers.percent(c.share)}" for p, c in run.coverage.items()]
-        rows.insert(1, ("Coverage", ", ".join(shares)))
+        rows.insert(1, ("Coverage", _coverage(run)))
     if run.numbers.longest:
         rows.insert(2, ("Longest", longest_sentence(run)))
     if run.numbers.near is not None:
@@ -177,3 +288,13 @@ def summary_lines(run: Finished) -> list[str]:
     rows.append(("Cost", cost(run)))
     rows += [("Warning", numbers.literal(warning)) for warning in run.summary.warnings]
     return lines + [f"{name.lower():<12}{value}" for name, value in rows]
+
+
+def _coverage(run: Finished) -> str:
+    """How much of what was looked at is covered at each threshold."""
+    looked_at = run.looked_at
+    characters = numbers.counted(looked_at.characters, "character")
+    shares = [
+        f"at {numbers.threshold(float(p))} {numbers.percent(c.share_of_looked_at)}" for p, c in run.coverage.items()
+    ]
+    return f"of the {characters} looked at, {numbers.percent(looked_at.share)} of the text: {', '.join(shares)}"

@@ -16,6 +16,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2)))
 MUTED = "#6b6b6b"
+UNSEEN = "#d9d9d9"
 LIGHTEST, DARKEST = "#cfe1f2", "#08306b"
 """Ends of the colour scale of cells: darker is more, in grey too, and the lightest is told from white."""
 
@@ -109,9 +110,10 @@ def _cells(axes: Any, layer: Layer, look: Look, _: Any) -> None:
     cells = layer.data.sort("y0", "x0")
     polygons = PolyCollection(
         _touching(cells.select("x0", "x1", "y0", "y1").rows()),
-        facecolors=colour_map()(cells["value"].to_numpy()),
+        facecolors=UNSEEN if layer.colour is None else colour_map()(cells["value"].to_numpy()),
         linewidths=0,
         rasterized=cells.height > MANY,
+        label=_label(layer),
     )
     axes.add_collection(polygons)
     axes.autoscale_view()

@@ -10,7 +10,7 @@ function passage(runs, run, row, details, texts) {
     const early = "Scoring stopped early, as this was certain to end below τ: later tokens have no probability.";
     parts.push(textOf("p", early, "caption"));
   }
-  if (details.outputs.length) parts.push(nearOutputs(run, row, texts ? texts[1] : "", details.outputs));
+  if (details.outputs.length) parts.push(...nearOutputs(run, row, texts ? texts[1] : "", details.outputs));
   parts.push(tokenTable(run, row, texts ? Array.from(texts[1]) : null, details.tokens));
   return parts;
 }

@@ -1,5 +1,7 @@
 // Outputs near a suffix, as word differences from it.
 
+const SET_NOTE = "The end of such an example is filled in from the text: the model need not write that one.";
+
 /** A list of outputs, each with its edits and probability, and what it has in place of the suffix. */
 function nearOutputs(run, row, suffix, outputs) {
   const label = "Outputs near the suffix, heaviest first";
@@ -10,17 +12,21 @@ function nearOutputs(run, row, suffix, outputs) {
     }
     return make("li", {}, outputLabel(run, row, output), shown);
   });
-  return make("ol", { class: "variants", "aria-label": label }, ...items);
+  const list = make("ol", { class: "variants", "aria-label": label }, ...items);
+  const isExample = ([, , own, together]) => own === null && together !== null;
+  return outputs.some(isExample) ? [list, textOf("p", SET_NOTE, "caption")] : [list];
 }
 
-function outputLabel(run, row, [place, edits, probability, ofSet]) {
+/** How far an output is, and how likely: by itself, with all that begin like it, or only as an example of these. */
+function outputLabel(run, row, [place, edits, own, together]) {
   const number = (column, how, text, value) =>
     keyed("data", keyOf(run, row, `candidates/${place}/${column}`), how, text, value);
   const label = make("p", {}, number("distance", "count", show.count(edits), edits), edits === 1 ? " edit" : " edits");
-  if (probability === null) return label;
-  const column = ofSet ? "set_log_prob" : "log_prob";
-  label.append(", probability ", number(column, "probability", probability, probability));
-  if (ofSet) label.append(" with all outputs that begin like it");
+  const itself = own === null ? null : number("log_prob", "probability", own, own);
+  const all = together === null ? null : number("set_log_prob", "probability", together, together);
+  if (itself) label.append(", probability ", itself);
+  if (itself && all) label.append(", with all that begin alike and count ", all);
+  if (!itself && all) label.append(", an example of outputs that begin alike and all count, together probability ", all);
   return label;
 }
 
