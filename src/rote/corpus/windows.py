@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -172,6 +174,51 @@ def _token_ends(encoding: Any, prefix: int, total: int, length: int) -> list[int
     offsets = encoding.offsets
     ends = [max(offsets[i][1], offsets[i + 1][0]) for i in range(prefix, total - 1)]
     return list(accumulate([*ends, _end(encoding, total, length)], max))
+
+
+def split_at(text: str, border: int, backend: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+    """(tokens before character `border`, tokens from it on, whether they are those of the whole text).
+
+    The text is tokenised once and split where a token starts at the border. Where none does, because one reaches over
+    it or the normaliser merged characters across it, the two sides are tokenised apart: the second as what goes on
+    with a text, without the space that some tokenizers put before one.
+    """
+    encoding: Any = backend.encode(text, add_special_tokens=False)
+    before = sum(start < border for start, _ in encoding.offsets)
+    ids, first, rest = encoding.ids, encoding.offsets[:before], encoding.offsets[before:]
+    clean = all(end <= border for _, end in first) and all(start >= border for start, _ in rest)
+    if clean and (border in (0, len(text)) or (rest and rest[0][0] == border)):
+        return tuple(ids[:before]), tuple(ids[before:]), True
+    prefix: list[int] = backend.encode(text[:border], add_special_tokens=False).ids
+    with _going_on(backend):
+        suffix: list[int] = backend.encode(text[border:], add_special_tokens=False).ids
+    return tuple(prefix), tuple(suffix), False
+
+
+@contextmanager
+def _going_on(backend: Tokenizer) -> Iterator[None]:
+    """Meanwhile the backend adds no space in front: what it reads is not the beginning of a text."""
+    kept = backend.normalizer, backend.pre_tokenizer
+    normalizer, pre_tokenizer = (None if part is None else json.loads(part.__getstate__()) for part in kept)
+    model = {"type": "BPE", "vocab": {}, "merges": []}
+    bare = Tokenizer.from_str(
+        json.dumps({"model": model, "normalizer": _unspaced(normalizer), "pre_tokenizer": _unspaced(pre_tokenizer)})
+    )
+    backend.normalizer, backend.pre_tokenizer = bare.normalizer, bare.pre_tokenizer
+    try:
+        yield
+    finally:
+        backend.normalizer, backend.pre_tokenizer = kept
+
+
+def _unspaced(part: Any) -> Any:
+    """A part of a tokenizer, as its file has it, that puts nothing before a text."""
+    if part is None or part["type"] == "Prepend":
+        return None
+    changed: dict[str, Any] = {"add_prefix_space": False, "prepend_scheme": "never"}
+    for steps in ("normalizers", "pretokenizers"):
+        changed[steps] = [step for step in map(_unspaced, part.get(steps, ())) if step is not None]
+    return {name: changed.get(name, value) for name, value in part.items()}
 
 
 def plain_backend(tokenizer: Any) -> Tokenizer:

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any, Literal
 
 import rote
+from rote.corpus.chat import ChatTemplate
 from rote.corpus.sampling import Draw, Drawn
 from rote.corpus.windows import Windows
 from rote.errors import RunError, argument
@@ -25,7 +26,8 @@ NOT_DECIDING = {"created", "source.name", "sampling.held_out_name", "model.name"
 class Source:
     """What was measured: a text of so many `characters` (`dropped` more at its end, in a seed), or `examples`.
 
-    `sha256` is that of the text or of the examples' tokens, `text_sha256` that of the stored examples.
+    `sha256` is that of the text or of the examples' tokens, `text_sha256` that of the stored examples. `apart`: of
+    prompts with their targets, how many were tokenised apart, as their border falls inside a token.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Source:
     dropped: int | None = None
     text_sha256: str | None = None
     examples: int | None = None
+    apart: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +113,7 @@ class Manifest:
     shards: int
     sampling: Sampling | None = None
     sweep: SweptLengths | None = None
+    chat: ChatTemplate | None = None
     versions: dict[str, str]
 
 

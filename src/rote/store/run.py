@@ -16,7 +16,7 @@ from rote.store.files import declared, digest, make_folder, pretty, read_declare
 from rote.store.manifest import Manifest, NearSearch, ScannedWindows, refuse_if_different
 from rote.store.summary import Coverage, SchemeNumbers, Summary
 from rote.store.table import EMPTY, NearColumns, Row, ShardFacts, read_facts, read_shard, write_shard
-from rote.tokens import Example
+from rote.tokens import Example, Tokenised
 
 if TYPE_CHECKING:  # reading a run needs no torch
     from rote.extraction.verbatim import Verbatim
@@ -26,7 +26,7 @@ _AGAIN = "Run the command that made the run again to restore it."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredExample:
-    """An example as it was scored: its tokens, and their texts for the reader."""
+    """An example as it was scored: its tokens, and their texts for the reader; `tokenised`: see `rote.Example`."""
 
     id: str
     prefix: list[int]
@@ -34,6 +34,7 @@ class StoredExample:
     prefix_text: str
     suffix_text: str
     metadata: dict[str, Any]
+    tokenised: Tokenised | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
