@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rote.analysis.rates import log_prob_bounds
-from rote.errors import InputError, argument
+from rote.errors import InputError, argument, counted
 from rote.store.summary import Coverage, Longest
 
 Span = Literal["suffix", "example"]
@@ -309,7 +309,8 @@ def _reaching(lower: Floats, upper: Floats, threshold: float) -> NDArray[np.bool
     undecided = np.count_nonzero((upper >= math.log(threshold)) & (upper > lower))
     if undecided:
         raise InputError(
-            f"coverage at {threshold:g} cannot be known: {undecided} windows were stopped early and may reach it. "
+            f"coverage at {threshold:g} cannot be known: {counted(int(undecided), 'window')} "
+            f"{'was' if undecided == 1 else 'were'} stopped early and may reach it. "
             "Choose a threshold above the run's tau, or score again with a smaller tau or without stopping early."
         )
     return lower >= math.log(threshold)

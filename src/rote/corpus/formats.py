@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from rote.corpus.chat import chat_prefix
 from rote.corpus.windows import Windows, lone_surrogate, plain_backend, split_at
-from rote.errors import InputError, argument
+from rote.errors import InputError, argument, counted
 from rote.options import require_flag, require_whole, whole
 from rote.tokens import Example, Tokenised
 
@@ -393,7 +393,7 @@ def _check_example(example: Example, where: str, lengths: Mapping[str, int | Non
 def _check_length(key: str, found: int, length: int | None, where: str, longer: bool) -> None:
     if length is not None and found != length and not (longer and found > length):
         asked = f"{argument(key, length)} asks for another length"
-        _fail(where, f"{key} has {found} tokens, and {asked}. Leave it out: token ids are used as they are.")
+        _fail(where, f"{key} has {counted(found, 'token')}, and {asked}. Leave it out: token ids are used as they are.")
 
 
 def _id(value: Any, where: str) -> str:
@@ -469,7 +469,7 @@ def _split(text: str, where: str, backend: Any, prefix: int, suffix: int) -> tup
     if len(ids) < prefix + suffix:
         _fail(
             where,
-            f"the text has {len(ids)} tokens, and prefix {prefix} + suffix {suffix} need {prefix + suffix}. "
+            f"the text has {counted(len(ids), 'token')}, and prefix {prefix} + suffix {suffix} need {prefix + suffix}. "
             f"Give a longer text, a smaller {argument('prefix')} or {argument('suffix')}, or token ids.",
         )
     return tuple(ids[:prefix]), tuple(ids[prefix : prefix + suffix])

@@ -11,7 +11,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from rote.errors import InputError, argument
+from rote.errors import InputError, argument, counted
 from rote.options import Prefix, Stride, Suffix, require_kind, require_whole, settle
 from rote.progress import Progress, quiet
 from rote.tokens import Example
@@ -55,7 +55,7 @@ def window_starts(text_length: int, stride: int, within: Regions | None = None) 
         if len(region) != 2 or not end <= region[0] < region[1] <= text_length:
             raise InputError(
                 f"{argument('within')} has the region {list(region)}; give [start, end) pairs in order that do not "
-                f"overlap, inside the text's {text_length} characters."
+                f"overlap, inside the text's {counted(text_length, 'character')}."
             )
         end = region[1]
     return [start for first, last in within for start in range(-(-first // stride) * stride, last, stride)]

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rote.errors import InputError, argument
+from rote.errors import InputError, argument, counted
 from rote.extraction.near.options import Near
 from rote.jobs.open import Run
 from rote.jobs.summary import summarise
@@ -109,7 +109,8 @@ def _refuse_pointless(examples: Sequence[Example], near: Near) -> None:
     if near.eos != "exclude" and len(short.suffix) <= near.tolerance:
         raise InputError(
             f"with {argument('tolerance', near.tolerance)} every output is near enough to the suffix of example "
-            f"{short.id!r}, which has {len(short.suffix)} tokens; use a tolerance below that, or longer suffixes."
+            f"{short.id!r}, which has {counted(len(short.suffix), 'token')}; use a tolerance below that, or longer "
+            "suffixes."
         )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from rote.corpus.formats import Text, as_text
 from rote.corpus.windows import Regions, Windows, window_starts
 from rote.corpus.windows import windows as cut_windows
-from rote.errors import InputError, argument
+from rote.errors import InputError, argument, counted
 from rote.extraction.near.options import NearIf
 from rote.jobs.engine import Job, check_job, complete, manifest_of, resumable, run_folder
 from rote.jobs.open import Run
@@ -81,6 +81,6 @@ def _refuse_short(text: str, name: str, cut: Windows, within: Regions | None) ->
             f"smaller {argument('stride')}."
         )
     raise InputError(
-        f"{name} is too short: not one window of {size} fits into its {len(text)} characters. {shorter} or a longer "
-        "text."
+        f"{name} is too short: not one window of {size} fits into its {counted(len(text), 'character')}. {shorter} or "
+        "a longer text."
     )

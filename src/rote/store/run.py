@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from rote.errors import RunError, argument
+from rote.errors import RunError, argument, counted
 from rote.store.files import declared, digest, make_folder, pretty, read_declared, read_json, write_whole
 from rote.store.manifest import Manifest, NearSearch, ScannedWindows, refuse_if_different
 from rote.store.summary import Coverage, SchemeNumbers, Summary
@@ -100,10 +100,19 @@ class Finished:
 
 @dataclass(frozen=True)
 class Passages:
-    """The texts behind score rows: cut from the scanned `text`, or by id as they were `decoded` when scored."""
+    """The texts behind score rows: cut from the scanned `text`, or by id as they were `decoded` when scored.
+
+    `tokenised`: how the prompts with targets among them became tokens, by id; see `rote.Example`.
+    """
 
     text: str | None
     decoded: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    tokenised: Mapping[str, Tokenised] = field(default_factory=dict)
+
+    @cached_property
+    def apart(self) -> frozenset[str]:
+        """Prompts that were tokenised apart from their targets, as the border falls inside a token."""
+        return frozenset(name for name, way in self.tokenised.items() if way == "apart")
 
     def __getitem__(self, row: Row) -> tuple[str, str]:
         """Prefix and suffix of a row of the score table."""
@@ -202,7 +211,11 @@ class StoredRun:
             )
         if self.text is not None:
             return Passages(self.text)
-        return Passages(None, {entry.id: (entry.prefix_text, entry.suffix_text) for entry in self.examples})
+        return Passages(
+            None,
+            {entry.id: (entry.prefix_text, entry.suffix_text) for entry in self.examples},
+            {entry.id: entry.tokenised for entry in self.examples if entry.tokenised is not None},
+        )
 
     @cached_property
     def view(self) -> RunView:
@@ -227,7 +240,7 @@ class StoredRun:
         return [read_facts(path) for path in self.shards()]
 
     def progress(self) -> str:
-        return f"{len(self.shards())} of {self.manifest.shards} shards stored"
+        return f"{len(self.shards())} of {counted(self.manifest.shards, 'shard')} stored"
 
 
 # --- writing

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rote.analysis.coverage import character_maximum, spans
+from rote.analysis.coverage import Span, character_maximum, spans
 from rote.analysis.rates import log_prob_bounds
 from rote.analysis.strongest import strongest_rows
 from rote.report.text import numbers
@@ -48,16 +48,16 @@ def safe(text: str) -> str:
     return numbers.literal(text).translate(_ACTED_UPON)
 
 
-def lanes(run: RunView) -> list[Lane]:
+def lanes(run: RunView, span: Span = "suffix") -> list[Lane]:
     """The strip of a scan: verbatim and, where it was searched for, near-verbatim by the lower bound; else none."""
     rows, length = run.rows, run.length if run.scanned else 0
     if not length or not rows.height:
         return []
-    shown = [Lane("verbatim", character_maximum(*spans(rows), log_prob_bounds(rows)[0], length))]
+    shown = [Lane("verbatim", character_maximum(*spans(rows, span), log_prob_bounds(rows)[0], length))]
     if run.manifest.near is not None:
         with np.errstate(divide="ignore"):  # a lower bound of 0
             lower = np.log(rows["lower"].to_numpy())
-        shown.append(Lane("near", character_maximum(*spans(rows), lower, length)))
+        shown.append(Lane("near", character_maximum(*spans(rows, span), lower, length)))
     return shown
 
 
@@ -67,11 +67,12 @@ def legend(lane: Lane, tau: float) -> list[tuple[int, str]]:
     return [(min(int(round(LEVELS * tick["left"] / 100, 2)), LEVELS - 1), tick["label"]) for tick in ticks]
 
 
-def legend_words(run: RunView, bars: int) -> str:
-    """What a strip of so many bars shows, and what it leaves blank."""
+def legend_words(run: RunView, bars: int, at: float | None = None) -> str:
+    """What a strip of so many bars shows, and what it leaves blank: below tau, or what else was asked for."""
     length = run.length
     each = numbers.counted(-(-length // min(bars, length)), "character")
-    blank = f"blank below τ = {run.summary.tau:g} or not looked at"
+    floor = f"τ = {run.summary.tau:g}" if at is None else f"p = {numbers.threshold(at)}"
+    blank = f"blank below {floor} or not looked at"
     shown = f"a bar shows the highest probability within {each}, log scale, {blank}"
     words = f"0 to {numbers.count(length)} characters; {shown}"
     if near := run.manifest.near:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rote.report.keys import derived, plain
 from rote.report.text import numbers
-from rote.report.text.method import cost, numeric_doubt, parts_within
+from rote.report.text.method import cost, numeric_doubt, parts_within, prompt_facts
 from rote.report.text.rate import sample_facts, sampled_headline, sampled_lede, sampled_lines
 from rote.report.text.spots import longest_sentence
 from rote.store.run import Finished
@@ -110,6 +110,7 @@ def provenance(run: Finished, best: NDArray[np.float64] | None = None) -> list[t
         ("Model", f"{numbers.name(model.name)}, weights {numbers.short(model.fingerprint)}"),
         ("Scheme", numbers.name(run.scheme)),
         ("BOS", numbers.bos(model.bos, model.bos_token)),
+        *prompt_facts(run),
         *sample_facts(run),
     ]
     rates, doubt = run.numbers.rates, numeric_doubt(run.numbers.rates, run.unit)
