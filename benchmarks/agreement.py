@@ -43,11 +43,12 @@ def siblings(name: str, examples: list[Example], rate: float) -> dict[str, Float
     """The model after one and after ten steps of training on other windows than those that are scored."""
     from transformers import AutoModelForCausalLM
 
-    from rote.models.huggingface import HuggingFaceModel, source_of
+    from rote.models.huggingface import HuggingFaceModel
+    from rote.models.sources import find
 
     loaded = rote.load(name, ModelOptions(device="cpu", dtype="float32"))
-    source, given = source_of(name)
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, **given)
+    found = find(name)
+    model = AutoModelForCausalLM.from_pretrained(found.source, dtype=torch.float32, **found.given)
     text = UNSEEN_TEXT.read_text(encoding="utf-8")
     other = [e.prefix + e.suffix for e in spread(text[len(text) // 2 :], loaded.tokenizer, 80)]
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)

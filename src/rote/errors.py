@@ -21,6 +21,11 @@ def argument(name: str, value: object = _NO_VALUE) -> str:
     return f"{_MARK}{name}{_MARK}" if value is _NO_VALUE else f"{_MARK}{name}{_BETWEEN}{value!r}{_MARK}"
 
 
+def counted(number: int, singular: str) -> str:
+    """`1 token`, `2,000 tokens`."""
+    return f"{number:,} {singular}{'' if number == 1 else 's'}"
+
+
 class RoteError(Exception):
     """Base of every error a user can cause and mend."""
 

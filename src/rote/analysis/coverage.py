@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rote.analysis.rates import log_prob_bounds
-from rote.errors import InputError, argument
+from rote.errors import InputError, argument, counted
 from rote.store.summary import Coverage, Longest
 
 Span = Literal["suffix", "example"]
@@ -295,9 +295,9 @@ def character_maximum(spans_start: Any, spans_end: Any, values: Any, length: int
     return best
 
 
-def along_text(scores: pl.DataFrame, values: Any, length: int) -> NDArray[np.float64]:
-    """For each character of a scan's text the largest value of a row whose suffix covers it; NaN: not looked at."""
-    starts, ends = spans(scores)
+def along_text(scores: pl.DataFrame, values: Any, length: int, span: Span = "suffix") -> NDArray[np.float64]:
+    """For each character of a scan's text the largest value of a row whose `span` covers it; NaN: not looked at."""
+    starts, ends = spans(scores, span)
     best = character_maximum(starts, ends, values, length)
     covering = np.bincount(starts, minlength=length + 1) - np.bincount(ends, minlength=length + 1)
     best[np.cumsum(covering)[:length] == 0] = math.nan
@@ -325,7 +325,8 @@ def _reaching(lower: Floats, upper: Floats, threshold: float) -> NDArray[np.bool
     undecided = np.count_nonzero((upper >= math.log(threshold)) & (upper > lower))
     if undecided:
         raise InputError(
-            f"coverage at {threshold:g} cannot be known: {undecided} windows were stopped early and may reach it. "
+            f"coverage at {threshold:g} cannot be known: {counted(int(undecided), 'window')} "
+            f"{'was' if undecided == 1 else 'were'} stopped early and may reach it. "
             "Choose a threshold above the run's tau, or score again with a smaller tau or without stopping early."
         )
     return lower >= math.log(threshold)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from rote.analysis.rates import log_prob_bounds, rates
-from rote.errors import InputError
+from rote.errors import InputError, counted
 from rote.odds import at_least_once
 from rote.store.sweep import Perplexity, Point, WithinTrials
 
@@ -34,7 +34,8 @@ def shortened(scores: pl.DataFrame, suffix: int) -> pl.DataFrame:
     if (lengths < suffix).any():
         row = scores.row(int((lengths < suffix).arg_max() or 0), named=True)
         raise InputError(
-            f"example {row['example_id']!r} has a suffix of {len(row['token_log_probs'])} tokens, fewer than {suffix}."
+            f"example {row['example_id']!r} has a suffix of {counted(len(row['token_log_probs']), 'token')}, fewer than "
+            f"{suffix}."
         )
     if missing := set(scores["example_id"]) - set(scores.filter(pl.col("scheme") == GREEDY)["example_id"]):
         raise InputError(f"example {min(missing)!r} has no row of the greedy scheme; score with rote.GREEDY as well.")

@@ -42,6 +42,9 @@ def check(checked: Checked, asked: Asked) -> None:
         f"share; {0.05 * total:.2g} are expected by chance. The most surprising passage has a p-value of "
         f"{checked.smallest_p_value:.2g}; among {total}, one as surprising has probability "
         f"{checked.smallest_of_all:.2g}."
+        if total > 1
+        else f"The computed probability lies {'outside' if checked.outside_interval else 'within'} the 95% interval of "
+        f"the generated share; its p-value is {checked.smallest_p_value:.2g}."
     )
     print_lines(out, [judged, ""])
     facts = {"model": f"{numbers.literal(model.title)}, weights {model.fingerprint[:16]}…", "scheme": checked.scheme}

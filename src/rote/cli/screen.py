@@ -17,6 +17,7 @@ from rich.text import Text
 from rote.cli.fit import print_lines, wrap
 
 if TYPE_CHECKING:
+    from rote.analysis.coverage import Span
     from rote.jobs.open import Run
     from rote.report.text.terminal import Passage
     from rote.store.run import RunView
@@ -108,26 +109,29 @@ def print_json(content: Any) -> None:
     print(json.dumps(plain(content), indent=1, ensure_ascii=False, allow_nan=False, default=str))
 
 
-def print_strip(out: Console, run: RunView) -> None:
-    """A scan's text from left to right, a line for each way it can come out: the higher and warmer, the more likely."""
+def print_strip(out: Console, run: RunView, *, at: float | None = None, span: Span = "suffix") -> None:
+    """A scan's text from left to right, a line for each way it can come out: the higher and warmer, the more likely.
+
+    What lies below `at` is left blank, or below tau.
+    """
     from rote.report.text.strip import levels
     from rote.report.text.terminal import lanes, legend, legend_words
 
-    shown, tau = lanes(run), run.summary.tau
+    shown, floor = lanes(run, span), run.summary.tau if at is None else at
     if not shown:
         return
     names = max(len(lane.name) for lane in shown) + 1 if len(shown) > 1 else 0
     bars = max((min(out.width, WIDEST) if out.is_terminal else PIPED) - names - 2, 1)
     for lane in shown:
         line = Text(f"{lane.name:<{names}}" if names else "").append("│")
-        for level in levels(lane.best, tau=tau, count=bars):
+        for level in levels(lane.best, tau=floor, count=bars):
             line.append_text(_bar(level))
         out.print(line.append("│"), soft_wrap=True)
-    scale = Text("  ").join(Text.assemble(_bar(level), f" {label}") for level, label in legend(shown[0], tau))
+    scale = Text("  ").join(Text.assemble(_bar(level), f" {label}") for level, label in legend(shown[0], floor))
     for part in scale.wrap(out, out.width) if out.is_terminal else [scale]:
         part.rstrip()
         out.print(part, soft_wrap=True)
-    print_lines(out, [legend_words(run, bars)])
+    print_lines(out, [legend_words(run, bars, at=at)])
 
 
 def _bar(level: int) -> Text:

@@ -26,7 +26,7 @@ def spots(listed: Spots, asked: Asked) -> None:
     scan, shown = run.view, listed.spots
     out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     print_lines(out, [*told(listed, scan), ""])
-    print_strip(out, scan)
+    print_strip(out, scan, at=listed.threshold, span=listed.span)
     out.print()
     if not shown:
         print_lines(out, [f"No window reaches {numbers.threshold(listed.threshold)}: {highest_in_words(scan)}."])

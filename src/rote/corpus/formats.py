@@ -6,23 +6,30 @@ import codecs
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
-from rote.corpus.windows import Windows, lone_surrogate, plain_backend
-from rote.errors import InputError, argument
-from rote.options import require_whole, whole
-from rote.tokens import Example
+from tokenizers import Tokenizer
+
+from rote.corpus.chat import chat_prefix
+from rote.corpus.windows import Windows, lone_surrogate, plain_backend, split_at
+from rote.errors import InputError, argument, counted
+from rote.options import require_flag, require_whole, whole
+from rote.tokens import Example, Tokenised
 
 SPLIT = Windows()
 """Where a text example is split, unless it is said."""
 
 SPANS = ("start", "suffix_start", "suffix_end")
 KNOWN_METADATA = ("repetitions", "split")
-SHOWN = ("prefix_text", "suffix_text")
+SHOWN = ("prefix_text", "suffix_text", "tokenised")
 """What a run's own examples.jsonl has beside the token ids, for the reader: it may be scored again as it is."""
-KEYS = ("id", "prefix", "suffix", "text", *SPANS, *KNOWN_METADATA, "metadata")
-SHAPES = '{"prefix": [token ids], "suffix": [token ids]} or {"text": "..."}'
+TEXTS = ("text", "prompt", "messages")
+"""What a line of text may begin with; each is a shape of its own."""
+KEYS = ("id", "prefix", "suffix", *TEXTS, "target", *SPANS, *KNOWN_METADATA, "metadata")
+SHAPES = '{"prefix": [token ids], "suffix": [token ids]}, {"text": "..."} or {"prompt": "...", "target": "..."}'
 MARKS = (  # UTF-32 first: its little-endian mark starts with UTF-16's
     (codecs.BOM_UTF32_LE, "UTF-32"),
     (codecs.BOM_UTF32_BE, "UTF-32"),
@@ -113,13 +120,29 @@ def _is_there(path: str) -> bool:
         return False
 
 
+@dataclass(frozen=True)
+class _Reading:
+    """How lines become examples: the model's tokenizer, its BOS where it puts one before every prefix, the options."""
+
+    tokenizer: Any
+    prefix: int | None = None
+    suffix: int | None = None
+    longer: bool = False
+    bos: int | None = None
+    chat: bool = False
+
+    @cached_property
+    def backend(self) -> Tokenizer:
+        return plain_backend(self.tokenizer)
+
+
 def as_examples(
     given: Examples, tokenizer: Any | None, *, prefix: int | None = None, suffix: int | None = None,
-    longer: bool = False,
+    longer: bool = False, bos: int | None = None, chat: bool = False,
 ) -> list[Example]:  # fmt: skip
     """Examples from what stands for them: examples, the objects of a JSON-lines file, or the path of one.
 
-    An object has one of two shapes. Token ids, used as they are: `{"prefix": [ids], "suffix": [ids]}`, with optional
+    An object has one of four shapes. Token ids, used as they are: `{"prefix": [ids], "suffix": [ids]}`, with optional
     `start`, `suffix_start` and `suffix_end` (all three: code points of the text the example was cut from). If `prefix`
     or `suffix` is given, every such example must have that length, or with `longer` at least that length.
 
@@ -127,12 +150,22 @@ def as_examples(
     `prefix` and `suffix` tokens (50 and 50 unless given). As in a window, the first `prefix` + `suffix` tokens are
     the example and whatever follows them is not used; a text with fewer tokens is an error.
 
-    Both may have `id` (unique; `line-N` if missing), `metadata` (an object), and `repetitions` (how often the example
+    A prompt and its target, of any lengths: `{"prompt": "...", "target": "..."}`, tokenised together, as plain text,
+    and split where the target begins. Where that falls inside a token they are tokenised apart, and the example's
+    `tokenised` says so. The prompt may be empty where the model has a BOS.
+
+    A chat and its answer: `{"messages": [{"role": "user", "content": "..."}], "target": "..."}`. The prefix is what the
+    tokenizer's chat template makes of the messages, up to where the answer begins, less `bos`, which the model puts
+    before every prefix; the target is tokenised apart, as plain text. With `chat`, every prompt is a chat of one
+    message. A file has chats alone, or none.
+
+    All may have `id` (unique; `line-N` if missing), `metadata` (an object), and `repetitions` (how often the example
     stands in the training data) and `split`, which join the metadata.
     """
     for option, value in (("prefix", prefix), ("suffix", suffix)):
         if value is not None:
             require_whole(option, value)
+    require_flag("chat", chat)
     if isinstance(given, str):
         raise InputError(
             f"{argument('examples')} is a str; give a list of examples or of their objects, or pathlib.Path({given!r})."
@@ -142,21 +175,19 @@ def as_examples(
     lines = _lines(given) if isinstance(given, Path) else _objects(given)
     examples: list[Example] = []
     places: dict[str, str] = {}
-    backend: Any = None
+    reading = _Reading(tokenizer, prefix, suffix, longer, bos, chat)
     for number, where, record in lines:
         if isinstance(record, Example):
             _check_example(record, where, {} if longer else {"prefix": prefix, "suffix": suffix})
             examples.append(record)
             continue
-        if "text" in record and backend is None:
-            if tokenizer is None:
-                _fail(where, "a text example needs a tokenizer. Name the model it is for, or give token ids.")
-            backend = plain_backend(tokenizer)
-        example = _example(record, f"line-{number}", where, backend, prefix, suffix, longer)
+        example = _example(record, f"line-{number}", where, reading)
         first = places.setdefault(example.id, where)
         if first != where:
             before = first.rpartition(", ")[2]
             _fail(where, f"the id {example.id!r} is already that of {before}. Give every example its own id.")
+        if examples and (example.tokenised == "chat") != (examples[-1].tokenised == "chat"):
+            _fail(where, "chats and other examples are measured differently. Give them in files of their own.")
         examples.append(example)
     if not examples and isinstance(given, Path):
         raise InputError(f"{given} holds no examples. Give one JSON object a line: {SHAPES}.")
@@ -201,7 +232,7 @@ def write_examples(path: Path, examples: Iterable[Example]) -> None:
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"{where} is not JSON: {error}. Use plain numbers, strings, lists and dicts.") from None
         _check_unicode(line, where)
-        if _example(_parse(line, where), "", where, None, None, None, False) != example:
+        if _example(_parse(line, where), "", where, _Reading(None)) != example:
             _fail(where, "it would not be read back as it is. Use lists, not tuples, and string keys in its metadata.")
         lines.append(line + "\n")
     if not lines:
@@ -255,29 +286,25 @@ def _parse(line: str, where: str) -> dict[str, Any]:
     return record
 
 
-def _example(
-    record: Mapping[str, Any],
-    default_id: str,
-    where: str,
-    backend: Any,
-    prefix: int | None,
-    suffix: int | None,
-    longer: bool,
-) -> Example:
+def _example(record: Mapping[str, Any], default_id: str, where: str, reading: _Reading) -> Example:
     unknown = [key for key in record if key not in KEYS and not (key in SHOWN and "prefix" in record)]
     if unknown:
         _fail(where, f"unknown key {unknown[0]!r}. The keys are {', '.join(KEYS)}; put anything else under metadata.")
     name = _id(record.get("id", default_id), where)
     metadata = _metadata(record, where)
-    given = [key for key in ("prefix", "suffix", *SPANS) if key in record]
-    if "text" in record:
-        if given:
-            _fail(where, f"both 'text' and {given[0]!r}: they belong to two shapes. Give either {SHAPES}.")
-        prefix_ids, suffix_ids = _split(record["text"], where, backend, prefix or SPLIT.prefix, suffix or SPLIT.suffix)
-        return Example(id=name, prefix=prefix_ids, suffix=suffix_ids, metadata=metadata)
-    for key, length in (("prefix", prefix), ("suffix", suffix)):
+    if shapes := [key for key in TEXTS if key in record]:
+        others = [key for key in ("prefix", "suffix", *SPANS) if key in record]
+        others = [*shapes[1:], *others, *(["target"] if "target" in record and shapes[0] == "text" else [])]
+        if others:
+            _fail(where, f"both {shapes[0]!r} and {others[0]!r}: they belong to two shapes. Give either {SHAPES}.")
+        return _of_text(shapes[0], record, name, metadata, where, reading)
+    if "target" in record:
+        _fail(where, f"a target without a prompt. Give either {SHAPES}.")
+    if reading.chat:
+        _fail(where, f"{argument('chat')} is for prompts, and these are token ids. Leave it out: they are used as is.")
+    for key, length in (("prefix", reading.prefix), ("suffix", reading.suffix)):
         _check_ids(record, key, where)
-        _check_length(key, len(record[key]), length, where, longer)
+        _check_length(key, len(record[key]), length, where, reading.longer)
     start, suffix_start, suffix_end = _spans(record, where)
     return Example(
         id=name,
@@ -287,7 +314,77 @@ def _example(
         suffix_start=suffix_start,
         suffix_end=suffix_end,
         metadata=metadata,
+        tokenised=_way(record.get("tokenised"), where),
     )
+
+
+def _way(told: Any, where: str) -> Tokenised | None:
+    """How a run says that an example of its own became tokens."""
+    if told is not None and told not in get_args(Tokenised):
+        _fail(where, f"tokenised is {_show(told)}. Leave it out, or give one of {', '.join(get_args(Tokenised))}.")
+    return told  # type: ignore[no-any-return]
+
+
+def _of_text(
+    shape: str, record: Mapping[str, Any], name: str, metadata: dict[str, Any], where: str, reading: _Reading
+) -> Example:
+    """An example of one of the shapes that need a tokenizer."""
+    if reading.tokenizer is None:
+        _fail(where, "a text example needs a tokenizer. Name the model it is for, or give token ids.")
+    if shape == "text":
+        if reading.chat:
+            _fail(where, f'{argument("chat")} is for prompts. Give {{"prompt": "...", "target": "..."}}.')
+        text = _text(record["text"], "text", where)
+        lengths = reading.prefix or SPLIT.prefix, reading.suffix or SPLIT.suffix
+        return Example(name, *_split(text, where, reading.backend, *lengths), metadata=metadata)
+    if reading.longer:
+        _fail(
+            where,
+            f"a sweep cuts prompts and suffixes to lengths in tokens, and a {shape} and its target are used whole. "
+            'Give {"text": "..."} or token ids; rote score takes several schemes.',
+        )
+    for option in ("prefix", "suffix"):
+        if (length := getattr(reading, option)) is not None:
+            _fail(
+                where,
+                f'{argument(option, length)} is for {{"text": "..."}}: a prompt and its target are used whole. '
+                "Leave it out.",
+            )
+    target = _text(record.get("target"), "target", where)
+    if not target:
+        _fail(where, "target is empty. Give the text that should come back.")
+    nothing = f"the tokenizer leaves nothing of the target {_show(target)}. Give another."
+    if shape == "prompt" and not reading.chat:
+        prompt = _text(record["prompt"], "prompt", where)
+        prefix, suffix, together = split_at(prompt + target, len(prompt), reading.backend)
+        if not suffix:
+            _fail(where, nothing)
+        tokenised: Tokenised = "together" if together else "apart"
+        return Example(name, prefix, suffix, metadata=metadata, tokenised=tokenised)
+    asked = [{"role": "user", "content": record["prompt"]}] if shape == "prompt" else record["messages"]
+    messages = _messages(asked, where)
+    suffix = tuple(reading.backend.encode(target, add_special_tokens=False).ids)
+    if not suffix:
+        _fail(where, nothing)
+    prefix = chat_prefix(messages, reading.tokenizer, reading.bos, where)
+    return Example(name, prefix, suffix, metadata=metadata, tokenised="chat")
+
+
+def _messages(given: Any, where: str) -> list[dict[str, str]]:
+    """The messages of a chat, each with who says it and what; the model is to say the next one."""
+    if not isinstance(given, list) or not given:
+        _fail(where, f'messages is {_show(given)}. Give a list: [{{"role": "user", "content": "..."}}].')
+    for number, message in enumerate(given, 1):
+        place = f"messages, number {number}"
+        if not isinstance(message, Mapping) or set(message) != {"role", "content"}:
+            _fail(where, f"{place} is {_show(message)}. Give an object with role and content, and nothing else.")
+        for key in ("role", "content"):
+            _text(message[key], f"{place}: {key}", where)
+        if not message["role"]:
+            _fail(where, f"{place}: role is empty. Give who says it, such as user.")
+    if given[-1]["role"] in ("assistant", "model"):
+        _fail(where, "the last message is the model's own, and the target is what it says next. End with the user's.")
+    return [dict(message) for message in given]
 
 
 def _check_example(example: Example, where: str, lengths: Mapping[str, int | None]) -> None:
@@ -306,7 +403,7 @@ def _check_example(example: Example, where: str, lengths: Mapping[str, int | Non
 def _check_length(key: str, found: int, length: int | None, where: str, longer: bool) -> None:
     if length is not None and found != length and not (longer and found > length):
         asked = f"{argument(key, length)} asks for another length"
-        _fail(where, f"{key} has {found} tokens, and {asked}. Leave it out: token ids are used as they are.")
+        _fail(where, f"{key} has {counted(found, 'token')}, and {asked}. Leave it out: token ids are used as they are.")
 
 
 def _id(value: Any, where: str) -> str:
@@ -346,8 +443,9 @@ def _check_ids(record: Mapping[str, Any], key: str, where: str) -> None:
     if isinstance(ids, str):
         _fail(
             where,
-            f'{key} is text. Give one {{"text": "..."}} that is tokenised as a whole and then split: a prefix and '
-            "a suffix tokenised apart are not the tokens of the text. Or give token ids.",
+            f'{key} is text. Give {{"prompt": "...", "target": "..."}}, or one {{"text": "..."}}: either is tokenised '
+            "as a whole and then split, as a prefix and a suffix tokenised apart are not the tokens of the text. Or "
+            "give token ids.",
         )
     if isinstance(ids, Mapping) or not isinstance(ids, Iterable):
         _fail(where, f"{key} is {_show(ids)}. Give a list of token ids.")
@@ -369,15 +467,19 @@ def _spans(record: Mapping[str, Any], where: str) -> tuple[int | None, int | Non
     return start, suffix_start, suffix_end
 
 
-def _split(text: Any, where: str, backend: Any, prefix: int, suffix: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    if not isinstance(text, str):
-        _fail(where, f"text is {_show(text)}. Give a string.")
-    _check_unicode(text, where)
+def _text(value: Any, key: str, where: str) -> str:
+    if not isinstance(value, str):
+        _fail(where, f"{key} is {_show(value)}. Give a string.")
+    _check_unicode(value, where)
+    return value
+
+
+def _split(text: str, where: str, backend: Any, prefix: int, suffix: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     ids: list[int] = backend.encode(text, add_special_tokens=False).ids
     if len(ids) < prefix + suffix:
         _fail(
             where,
-            f"the text has {len(ids)} tokens, and prefix {prefix} + suffix {suffix} need {prefix + suffix}. "
+            f"the text has {counted(len(ids), 'token')}, and prefix {prefix} + suffix {suffix} need {prefix + suffix}. "
             f"Give a longer text, a smaller {argument('prefix')} or {argument('suffix')}, or token ids.",
         )
     return tuple(ids[:prefix]), tuple(ids[prefix : prefix + suffix])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Annotated, Any, Literal
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from rote.corpus.normalise import Normalised, normalised
-from rote.errors import InputError, argument
+from rote.errors import InputError, argument, counted
 from rote.options import Option, Stride, require_kind, require_known, require_whole, settle
 from rote.progress import Progress, quiet
 from rote.tokens import Example
@@ -88,7 +90,7 @@ def window_starts(ready: Normalised, cut: Windows, within: Regions | None = None
         if len(region) != 2 or not end <= region[0] < region[1] <= length:
             raise InputError(
                 f"{argument('within')} has the region {list(region)}; give [start, end) pairs in order that do not "
-                f"overlap, inside the text's {length} characters."
+                f"overlap, inside the text's {counted(length, 'character')}."
             )
         end = region[1]
         inside[region[0] : end] = True
@@ -124,7 +126,7 @@ def windows(
 
     By characters, a window starts where the first word at or after its place does; prefix and suffix end with the last
     word that ends within their length, or with the only one. They are tokenised together if a token ends where the
-    prefix does; those that had to be tokenised apart say so in their metadata.
+    prefix does; `tokenised` says which had to be tokenised apart.
 
     `progress` counts "windows" as they are finished, dropped ones included.
     """
@@ -218,7 +220,7 @@ def _words_at(
                 start=start,
                 suffix_start=border,
                 suffix_end=end,
-                metadata={} if together else {"apart": True},
+                tokenised="together" if together else "apart",
                 token_ends=ends,
             )
 
@@ -231,9 +233,11 @@ def _word_end(words: NDArray[np.int64], start: int, length: int) -> int:
 
 
 def split_at(text: str, border: int, backend: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
-    """The tokens before and after a border between two characters, and whether they were tokenised together.
+    """(tokens before character `border`, tokens from it on, whether they are those of the whole text).
 
-    They are where a token border falls there; else each part is tokenised on its own, as plain text.
+    The text is tokenised once and split where a token starts at the border. Where none does, because one reaches over
+    it or the normaliser merged characters across it, the two sides are tokenised apart: the second as what goes on
+    with a text, without the space that some tokenizers put before one.
     """
     prefix, suffix, _, together = _split(text, border, backend)
     return prefix, suffix, together
@@ -244,17 +248,16 @@ def _split(
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool]:
     """As `split_at`, with where each token of the second part ends in it."""
     whole: Any = backend.encode(text, add_special_tokens=False)
-    offsets = whole.offsets
-    first = next((i for i, (start, _) in enumerate(offsets) if start >= border), len(offsets))
-    if (
-        0 < first < len(offsets)
-        and max(end for _, end in offsets[:first]) <= border
-        and min(start for start, _ in offsets[first:]) >= border
-        and not text[border : offsets[first][0]].strip()  # else a character was merged into the token before
-    ):
-        ends = [end - border for end in _token_ends(whole, first, len(whole), len(text))]
-        return tuple(whole.ids[:first]), tuple(whole.ids[first:]), tuple(ends), True
-    one, two = (backend.encode(part, add_special_tokens=False) for part in (text[:border], text[border:]))
+    before = sum(start < border for start, _ in whole.offsets)
+    first, rest = whole.offsets[:before], whole.offsets[before:]
+    clean = all(end <= border for _, end in first) and all(start >= border for start, _ in rest)
+    # What stands between the border and the next token was merged into the one before, unless it is space, left out.
+    if clean and (border in (0, len(text)) or (rest and not text[border : rest[0][0]].strip())):
+        ends = [end - border for end in _token_ends(whole, before, len(whole), len(text))] if rest else []
+        return tuple(whole.ids[:before]), tuple(whole.ids[before:]), tuple(ends), True
+    one: Any = backend.encode(text[:border], add_special_tokens=False)
+    with _going_on(backend):
+        two: Any = backend.encode(text[border:], add_special_tokens=False)
     ends = _token_ends(two, 0, len(two), len(text) - border) if len(two) else []
     return tuple(one.ids), tuple(two.ids), tuple(ends), False
 
@@ -319,6 +322,32 @@ def _token_ends(encoding: Any, prefix: int, total: int, length: int) -> list[int
     offsets = encoding.offsets
     ends = [max(offsets[i][1], offsets[i + 1][0]) for i in range(prefix, total - 1)]
     return list(accumulate([*ends, _end(encoding, total, length)], max))
+
+
+@contextmanager
+def _going_on(backend: Tokenizer) -> Iterator[None]:
+    """Meanwhile the backend adds no space in front: what it reads is not the beginning of a text."""
+    kept = backend.normalizer, backend.pre_tokenizer
+    normalizer, pre_tokenizer = (None if part is None else json.loads(part.__getstate__()) for part in kept)
+    model = {"type": "BPE", "vocab": {}, "merges": []}
+    bare = Tokenizer.from_str(
+        json.dumps({"model": model, "normalizer": _unspaced(normalizer), "pre_tokenizer": _unspaced(pre_tokenizer)})
+    )
+    backend.normalizer, backend.pre_tokenizer = bare.normalizer, bare.pre_tokenizer
+    try:
+        yield
+    finally:
+        backend.normalizer, backend.pre_tokenizer = kept
+
+
+def _unspaced(part: Any) -> Any:
+    """A part of a tokenizer, as its file has it, that puts nothing before a text."""
+    if part is None or part["type"] == "Prepend":
+        return None
+    changed: dict[str, Any] = {"add_prefix_space": False, "prepend_scheme": "never"}
+    for steps in ("normalizers", "pretokenizers"):
+        changed[steps] = [step for step in map(_unspaced, part.get(steps, ())) if step is not None]
+    return {name: changed.get(name, value) for name, value in part.items()}
 
 
 def plain_backend(tokenizer: Any) -> Tokenizer:

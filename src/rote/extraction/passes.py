@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from rote.decoding import TargetScores, target_scores
-from rote.errors import ModelError, argument
+from rote.errors import ModelError, argument, counted
 from rote.models.base import LogitModel
 from rote.options import BatchSize
 from rote.scheme import Scheme
@@ -191,7 +191,9 @@ class Scorer:
         self.rows = max(1, len(batch) // 2)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        warnings.warn(f"out of memory: going on with batches of {self.rows} examples", RuntimeWarning, stacklevel=4)
+        warnings.warn(
+            f"out of memory: going on with batches of {counted(self.rows, 'example')}", RuntimeWarning, stacklevel=4
+        )
 
 
 def out_of_memory(error: RuntimeError) -> bool:

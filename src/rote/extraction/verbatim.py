@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rote.corpus.formats import Examples, as_examples
 from rote.decoding import TargetScores
-from rote.errors import InputError, ModelError
+from rote.errors import InputError, ModelError, argument
 from rote.extraction.passes import Doubts, Floats, Row, Scorer, cost_of
 from rote.extraction.results import Results
 from rote.models.base import LogitModel, ScoringModel, SuffixScorer, TokenModel
@@ -79,7 +79,7 @@ def verbatim(
     a pilot sample, so a memorized text costs no more than without. `progress` counts examples as "scored".
     """
     require_kind("model", model, TokenModel, "a model that rote.load gives")
-    examples, schemes = as_examples(examples, model.tokenizer), as_schemes(schemes)
+    examples, schemes = as_examples(examples, model.tokenizer, bos=model.bos_id), as_schemes(schemes)
     check(model, examples, schemes, tau, batch_size)
     scored = _scored(model, examples, schemes, tau, batch_size, progress or quiet)
     return Results(scored, examples, model.tokenizer)
@@ -187,7 +187,10 @@ def check(
     too_long = []
     for example in examples:
         if not example.prefix and not bos:
-            raise InputError(f"example {example.id!r} has an empty prefix and no BOS token stands before it.")
+            raise InputError(
+                f"example {example.id!r} has an empty prefix and no BOS token stands before it. Give it a prompt, or a "
+                f"BOS with {argument('bos', 'always')} where the tokenizer has one."
+            )
         ids = example.prefix + example.suffix
         lowest, highest = min(ids), max(ids)
         if highest >= vocabulary or lowest < 0:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rote.analysis.summary import summarise
-from rote.errors import InputError, argument
+from rote.errors import InputError, argument, counted
 from rote.extraction.near.options import Near
 from rote.jobs.open import Run
 from rote.jobs.variants import try_variants
@@ -125,7 +125,8 @@ def _refuse_pointless(examples: Sequence[Example], near: Near) -> None:
     if near.eos != "exclude" and len(short.suffix) <= near.tolerance:
         raise InputError(
             f"with {argument('tolerance', near.tolerance)} every output is near enough to the suffix of example "
-            f"{short.id!r}, which has {len(short.suffix)} tokens; use a tolerance below that, or longer suffixes."
+            f"{short.id!r}, which has {counted(len(short.suffix), 'token')}; use a tolerance below that, or longer "
+            "suffixes."
         )
 
 
@@ -135,7 +136,6 @@ def manifest_of(
     *,
     windows: ScannedWindows | None = None,
     dropped: int = 0,
-    apart: int | None = None,
     sampling: Sampling | None = None,
     sweep: SweptLengths | None = None,
 ) -> Manifest:
@@ -149,7 +149,6 @@ def manifest_of(
         model=model.identity(),
         windows=windows,
         dropped=dropped,
-        apart=apart,
         schemes=[str(scheme) for scheme in job.schemes],
         tau=job.tau,
         stop_early=job.stop_early,

@@ -64,7 +64,8 @@ def export(
 ) -> Exported:
     """Write the results of a finished run, a sweep or a comparison for other programs.
 
-    `out` is a file, `folder`/export.FORMAT unless given; for "lm-eval" a folder, `folder`/lm-eval unless given.
+    `out` is a file, `folder`/export.FORMAT unless given; for "lm-eval" a folder, `folder`/lm-eval unless given. It is
+    put into a folder that is there, and written over only where it is an earlier export.FORMAT of no other run.
     "evidence" is the run itself in one file, `folder`/evidence.zip unless given, for `rote.verify`.
     `scheme` is one of the run's schemes, as the run names it, or "all".
     """
@@ -120,7 +121,7 @@ def _tables(run: Run, chosen: Sequence[str], kinds: dict[str, Kind] | None, tell
     passages, done = run.texts, 0
     for part in run.parts():
         rows = part.filter(pl.col("scheme").is_in(chosen))
-        yield score_rows(rows, manifest=run.manifest, passages=passages.__getitem__, kinds=kinds)
+        yield score_rows(rows, manifest=run.manifest, passages=passages, kinds=kinds)
         done += rows.height
         tell("exported", done, done)
 
@@ -168,10 +169,35 @@ def _target(folder: Path, to: Format, out: str | Path | None) -> Path:
         raise InputError(
             f"{argument('out')} {path} is a folder; give the name of a file, such as {path / default.name}."
         )
-    if path.exists() and path.resolve() != default.resolve() and path.resolve().is_relative_to(folder.resolve()):
-        raise InputError(f"{argument('out')} {path} is a file of {folder} itself; choose another.")
-    make_folder(path.parent)
+    own = path.resolve() == default.resolve()
+    _refuse_no_folder(path)
+    if path.exists() and not own:
+        if (other := _owner(path)) is not None:
+            raise InputError(f"{argument('out')} {path} is a file of {other} itself; choose another.")
+        if path.name != default.name:
+            raise InputError(f"{argument('out')} {path} is there already; choose another name, or delete it first.")
     return path
+
+
+def _refuse_no_folder(path: Path) -> None:
+    """Refuse a place that only a slip of the keyboard can mean: in a folder that is not there, or among the shards."""
+    if not path.parent.is_dir():
+        raise InputError(
+            f"{argument('out')} {path}: there is no folder {path.parent}. Make it first, or choose another."
+        )
+    inside = path.parent.resolve()
+    if inside.name == "scores" and _holds_results(inside.parent):
+        raise InputError(f"{argument('out')} {path} is among the scores of {inside.parent}; choose another.")
+
+
+def _owner(path: Path) -> Path | None:
+    """The run, sweep or comparison whose folder a file lies in."""
+    folder = path.resolve().parent
+    return next((each for each in (folder, folder.parent) if _holds_results(each)), None)
+
+
+def _holds_results(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("manifest.json", "sweep.json", "comparison.json"))
 
 
 def _write(path: Path, to: Format, tables: Iterator[pl.DataFrame]) -> tuple[int, int]:
@@ -229,6 +255,9 @@ def _export_harness(run: Run, out: Path, schemes: Sequence[str], tell: Progress,
     """The folder that lm-evaluation-harness writes: OUT/MODEL with results_DATE.json and samples_TASK_DATE.jsonl."""
     manifest, passages = run.manifest, run.texts
     folder = out / folder_name(manifest.model.name)
+    _refuse_no_folder(out)
+    if _holds_results(out):
+        raise InputError(f"{argument('out')} {out} is the folder of a run; choose another, such as {out / 'lm-eval'}.")
     make_folder(folder)
     date = file_date(manifest)
     every = [Samples(task, manifest) for task in tasks(manifest, schemes)]

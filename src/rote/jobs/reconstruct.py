@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -38,6 +39,7 @@ from rote.store.reconstruction import (
 )
 
 QUOTED = 12  # words on either side of a difference that the summary quotes
+LAST = 8  # words of the seed that tell where in the truth it ends
 
 
 def reconstruct(
@@ -194,7 +196,12 @@ def summarise(
 ) -> ReconstructionSummary:
     """What summary.json says."""
     manifest, chunks = written.manifest, written.chunks()
-    seed = manifest.seed_tokens
+    seed, warned = manifest.seed_tokens, {warning for chunk in chunks for warning in chunk.warnings}
+    if written.truth is not None and (word := word_cut(written.seed, written.truth)):
+        warned.add(
+            f"the seed ends inside a word of the truth ({word}): the model was asked to go on from part of it, which "
+            "may lead it astray from the first word on. End the seed with a whole word."
+        )
     breaks, length, section = list[Break](), seed, 1
     for chunk in chunks:
         length += len(chunk.tokens)
@@ -216,11 +223,27 @@ def summarise(
         token_evals=sum(chunk.token_evals for chunk in chunks),
         sliding_evals=sum(chunk.sliding_evals for chunk in chunks),
         seconds=round(sum(chunk.seconds for chunk in chunks), 3),
-        warnings=sorted({warning for chunk in chunks for warning in chunk.warnings}),
+        warnings=sorted(warned),
         truth=truth,
         similarity=None if compared is None else _similarity(compared),
         versions=manifest.versions,
     )
+
+
+def word_cut(seed: str, truth: str) -> str:
+    """The word of the truth inside which the seed ends, as `be|ginning`; empty where it ends with a word, or elsewhere.
+
+    The seed's last words are looked for, whatever white space is between them; where they stand several times, one
+    place at which a word ends is enough.
+    """
+    tail = r"\s+".join(map(re.escape, seed.split()[-LAST:]))
+    ends = [match.end() for match in re.finditer(f"(?={tail})", truth)] if tail else []
+    ends = [match.end() for start in ends if (match := re.compile(tail).match(truth, start))]
+    inside = [end for end in ends if re.match(r"\w\w", truth[end - 1 : end + 1])]
+    if not inside or len(inside) < len(ends):
+        return ""
+    first, rest = re.findall(r"\w+$", truth[: inside[0]]), re.findall(r"^\w+", truth[inside[0] :])
+    return f"{first[0]}|{rest[0]}"
 
 
 def _similarity(compared: Similarity) -> SimilarityNumbers:

@@ -9,7 +9,7 @@ from rote.analysis.summary import THRESHOLDS
 from rote.corpus.formats import Text, as_text
 from rote.corpus.normalise import KNOWN, typed_steps
 from rote.corpus.windows import Regions, Windows, cut_windows, plain_backend, ready, window_starts
-from rote.errors import InputError, argument
+from rote.errors import InputError, argument, counted
 from rote.extraction.near.options import NearIf
 from rote.jobs.engine import Job, check_context, check_job, complete, manifest_of, resumable, run_folder
 from rote.jobs.open import Run
@@ -70,7 +70,13 @@ def scan(
         check_job(job)
         manifest = manifest_of(
             job,
-            Source(name=name, sha256=digest(content), characters=len(content), normalised=prepared.changed or None),
+            Source(
+                name=name,
+                sha256=digest(content),
+                characters=len(content),
+                normalised=prepared.changed or None,
+                apart=sum(e.tokenised == "apart" for e in examples) if windows.unit == "characters" else None,
+            ),
             windows=ScannedWindows(
                 prefix=windows.prefix,
                 suffix=windows.suffix,
@@ -79,7 +85,6 @@ def scan(
                 within=None if within is None else [(start, end) for start, end in within],
             ),
             dropped=len(starts) - len(examples),
-            apart=sum("apart" in example.metadata for example in examples) if windows.unit == "characters" else None,
         )
         return complete(folder, manifest, {"text.txt": content.encode("utf-8", "surrogatepass")}, job, tell)
 
@@ -93,6 +98,6 @@ def _refuse_short(text: str, name: str, cut: Windows, within: Regions | None) ->
             f"smaller {argument('stride')}."
         )
     raise InputError(
-        f"{name} is too short: not one window of {size} fits into its {len(text)} characters. {shorter} or a longer "
-        "text."
+        f"{name} is too short: not one window of {size} fits into its {counted(len(text), 'character')}. {shorter} or "
+        "a longer text."
     )

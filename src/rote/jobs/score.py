@@ -10,6 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any
 
+from rote.corpus.chat import template_of
 from rote.corpus.formats import Examples, as_examples
 from rote.errors import InputError
 from rote.extraction.near.options import NearIf
@@ -27,8 +28,9 @@ from rote.tokens import Example
 
 def score(
     model: ScoringModel,
-    examples: Annotated[Examples, Option('JSONL: {"prefix": [ids], "suffix": [ids]} or {"text": "..."} a line.')],
+    examples: Annotated[Examples, Option('JSONL: {"prompt": "...", "target": "..."}, {"text": "..."} or ids a line.')],
     *,
+    chat: Annotated[bool, Option("Put each prompt into the model's chat template.")] = False,
     prefix: Annotated[int | None, Option("Tokens of a text that are the prompt.", default="50")] = None,
     suffix: Annotated[int | None, Option("Tokens of a text that must come back.", default="50")] = None,
     schemes: Schemes = Scheme(),
@@ -43,12 +45,15 @@ def score(
     """Score given examples and write a run folder, as `scan` does for windows.
 
     `examples` are rote.Example, or dicts like the lines of a JSON-lines file, or the Path of such a file. `prefix` and
-    `suffix` say where a {"text": ...} is split, in tokens.
+    `suffix` say where a {"text": ...} is split, in tokens; a {"prompt": ..., "target": ...} is split where the target
+    begins. `chat` makes every prompt a user's message in the model's chat template; {"messages": [...], "target": ...}
+    gives messages of one's own. See `rote.corpus.formats.as_examples`.
     """
     name = name or (examples.name if isinstance(examples, Path) else "examples")
     folder = run_folder(out, name, model)
     with resumable(folder):
-        given = as_examples(examples, model.tokenizer, prefix=prefix, suffix=suffix)
+        bos = model.bos_id
+        given = as_examples(examples, model.tokenizer, prefix=prefix, suffix=suffix, bos=bos, chat=chat)
         job = Job(model, given, as_schemes(schemes), tau, stop_early, near, batch_size)
         return score_examples(job, folder=folder, name=name, tell=progress or quiet)
 
@@ -78,13 +83,16 @@ def score_examples(
         ends = decoded_ends(tokenizer, [(e.suffix, one.suffix_text) for e, one in zip(examples, shown, strict=True)])
         job = replace(job, examples=[replace(e, token_ends=end) for e, end in zip(examples, ends, strict=True)])
     ids = json.dumps([[e.id, e.prefix, e.suffix, dict(e.metadata)] for e in examples], sort_keys=True)
+    ways = Counter(example.tokenised for example in examples)
     source = Source(
         name=name,
         sha256=digest(ids),
         text_sha256=digest(lines.decode("utf-8", "surrogatepass")),
         examples=len(examples),
+        apart=ways["apart"] if ways["apart"] or ways["together"] else None,
     )
-    manifest = manifest_of(job, source, sampling=sampling, sweep=sweep)
+    template = template_of(tokenizer) if ways["chat"] else None
+    manifest = replace(manifest_of(job, source, sampling=sampling, sweep=sweep), chat=template)
     return complete(folder, manifest, {"examples.jsonl": lines}, job, tell)
 
 
@@ -127,4 +135,5 @@ def _shown(example: Example, tokenizer: Any) -> StoredExample:
         prefix_text=decode(example.prefix),
         suffix_text=decode(example.suffix),
         metadata=dict(example.metadata),
+        tokenised=example.tokenised,
     )

@@ -11,7 +11,7 @@ import polars as pl
 
 from rote.analysis.quotes import best_window, occurrences, similar
 from rote.corpus.windows import cut_at
-from rote.errors import InputError, ModelError, RoteError, argument
+from rote.errors import InputError, ModelError, RoteError, argument, counted
 from rote.jobs.compare import Side, open_sides
 from rote.jobs.open import RunLike
 from rote.odds import at_least_once, queries_needed
@@ -130,7 +130,7 @@ def _by_quote(side: Side, rows: pl.DataFrame, texts: Passages, quote: str) -> Ch
     row, (start, end), ties = best
     held = "all" if end - start == len(quote) else f"{end - start:,}"
     times = f", {len(places)} times in the text" if len(places) > 1 else ""
-    why = f"Its suffix holds {held} of the quotation's {len(quote):,} characters{times}"
+    why = f"Its suffix holds {held} of the quotation's {counted(len(quote), 'character')}{times}"
     return Choice(rows["example_id"][row], f"{why}; {_of_ties(ties)}")
 
 
@@ -152,7 +152,7 @@ def _by_decoded_quote(side: Side, rows: pl.DataFrame, texts: Passages, quote: st
         where = f"example {like!r}" if like else side.manifest.source.name
         raise InputError(_not_found(where, quote, joined[like] if like else "", like))
     held_words = "all" if best[0] == len(quote) else f"{best[0]:,}"
-    why = f"Its suffix holds {held_words} of the quotation's {len(quote):,} characters"
+    why = f"Its suffix holds {held_words} of the quotation's {counted(len(quote), 'character')}"
     return Choice(chosen, f"{why}; {_of_ties(ties)}")
 
 
@@ -194,6 +194,7 @@ def _shown(side: Side, rows: pl.DataFrame, example_id: str) -> PassageOfRun:
         place=[row["start"], row["suffix_start"], row["suffix_end"]],
         prefix=prefix,
         suffix=suffix,
+        tokenised=side.run.texts.tokenised.get(example_id),
         log_prob=None if row["log_prob"] == -math.inf else row["log_prob"],
         p_z=probability,
         stopped=row["stopped"],

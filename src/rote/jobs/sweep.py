@@ -16,7 +16,7 @@ import polars as pl
 from rote.analysis.sweep import point, shortened
 from rote.corpus.formats import Examples, Text, as_examples, as_text
 from rote.corpus.windows import Windows, windows
-from rote.errors import InputError, argument
+from rote.errors import InputError, argument, counted
 from rote.jobs.engine import Job, check_context, run_folder
 from rote.jobs.open import Run, Sweep
 from rote.jobs.score import score_examples
@@ -212,8 +212,8 @@ def _lengths(examples: Sequence[Example], option: str, asked: Sequence[int] | No
     if max(asked) > min(own):
         short = examples[own.index(min(own))]
         raise InputError(
-            f"example {short.id!r} has a {of} of {min(own)} tokens, fewer than {max(asked)}; give {argument(option)} "
-            "up to that."
+            f"example {short.id!r} has a {of} of {counted(min(own), 'token')}, fewer than {max(asked)}; give "
+            f"{argument(option)} up to that."
         )
     return sorted(set(asked))
 

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any, Literal
 
 import rote
+from rote.corpus.chat import ChatTemplate
 from rote.corpus.sampling import Draw, Drawn
 from rote.corpus.windows import Unit, Windows
 from rote.errors import RunError, argument
@@ -25,7 +26,9 @@ class Source:
     """What was measured: a text of so many `characters` (`dropped` more at its end, in a seed), or `examples`.
 
     `sha256` is that of the text or of the examples' tokens, `text_sha256` that of the stored examples. `normalised`:
-    the steps that were taken before the text was cut, in their order, and in how many places each changed it.
+    the steps that were taken before the text was cut, in their order, and in how many places each changed it. `apart`:
+    of prompts with their targets, or of windows by characters, how many were tokenised apart, as their border falls
+    inside a token.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Source:
     text_sha256: str | None = None
     examples: int | None = None
     normalised: dict[str, int] | None = None
+    apart: int | None = None
 
     @property
     def steps(self) -> list[str]:
@@ -98,10 +102,7 @@ class SweptLengths:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """Of a run over a text (a scan) or over given examples (a score run). What may be absent was not asked for.
-
-    `apart`: of windows by characters, how many had their prefix and suffix tokenised apart.
-    """
+    """Of a run over a text (a scan) or over given examples (a score run). What may be absent was not asked for."""
 
     format: int
     kind: Literal["scan", "score"]
@@ -110,7 +111,6 @@ class Manifest:
     model: ModelIdentity
     windows: ScannedWindows | None = None
     dropped: int
-    apart: int | None = None
     schemes: list[str]
     tau: float
     stop_early: bool
@@ -122,6 +122,7 @@ class Manifest:
     shards: int
     sampling: Sampling | None = None
     sweep: SweptLengths | None = None
+    chat: ChatTemplate | None = None
     versions: dict[str, str]
 
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from rote.errors import RunError, argument
+from rote.errors import RunError, argument, counted
 from rote.store.files import declared, digest, make_folder, pretty, read_declared, read_json, write_whole
 from rote.store.manifest import Manifest, NearSearch, ScannedWindows, refuse_if_different
 from rote.store.seal import SEAL, Seal, check_seal, reopen, shards_in, write_seal
 from rote.store.summary import Coverage, LookedAt, SchemeNumbers, Summary
 from rote.store.table import EMPTY, NearColumns, Row, ShardFacts, read_facts, read_shard, write_shard
 from rote.store.variants import Trial, Variants
-from rote.tokens import Example
+from rote.tokens import Example, Tokenised
 
 if TYPE_CHECKING:  # reading a run needs no torch
     from rote.extraction.verbatim import Verbatim
@@ -28,7 +28,7 @@ _AGAIN = "Run the command that made the run again to restore it."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredExample:
-    """An example as it was scored: its tokens, and their texts for the reader."""
+    """An example as it was scored: its tokens, and their texts for the reader; `tokenised`: see `rote.Example`."""
 
     id: str
     prefix: list[int]
@@ -36,6 +36,7 @@ class StoredExample:
     prefix_text: str
     suffix_text: str
     metadata: dict[str, Any]
+    tokenised: Tokenised | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,10 +109,19 @@ class Finished:
 
 @dataclass(frozen=True)
 class Passages:
-    """The texts behind score rows: cut from the scanned `text`, or by id as they were `decoded` when scored."""
+    """The texts behind score rows: cut from the scanned `text`, or by id as they were `decoded` when scored.
+
+    `tokenised`: how the prompts with targets among them became tokens, by id; see `rote.Example`.
+    """
 
     text: str | None
     decoded: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    tokenised: Mapping[str, Tokenised] = field(default_factory=dict)
+
+    @cached_property
+    def apart(self) -> frozenset[str]:
+        """Prompts that were tokenised apart from their targets, as the border falls inside a token."""
+        return frozenset(name for name, way in self.tokenised.items() if way == "apart")
 
     def __getitem__(self, row: Row) -> tuple[str, str]:
         """Prefix and suffix of a row of the score table."""
@@ -223,7 +233,11 @@ class StoredRun:
             )
         if self.text is not None:
             return Passages(self.text)
-        return Passages(None, {entry.id: (entry.prefix_text, entry.suffix_text) for entry in self.examples})
+        return Passages(
+            None,
+            {entry.id: (entry.prefix_text, entry.suffix_text) for entry in self.examples},
+            {entry.id: entry.tokenised for entry in self.examples if entry.tokenised is not None},
+        )
 
     def shards(self) -> list[Path]:
         return shards_in(self.folder)
@@ -232,7 +246,7 @@ class StoredRun:
         return [read_facts(path) for path in self.shards()]
 
     def progress(self) -> str:
-        return f"{len(self.shards())} of {self.manifest.shards} shards stored"
+        return f"{len(self.shards())} of {counted(self.manifest.shards, 'shard')} stored"
 
 
 # --- writing

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.report.export.rows import MOST_KEYS, as_csv, as_jsonl, metadata_kinds, score_rows
+from rote.store.run import Passages
 from tests.report.runs import manifest
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "'=1", "''", "\t=1", "\r\n=1", " =1", "\u200b=1", "\ufeff@x", "＝1", ";=1"]
@@ -87,7 +88,9 @@ def table_of(each: list[dict[str, Any]], texts: list[tuple[str, str]], **columns
     scores = pl.DataFrame(given_)
     made = manifest(scores, kind="score", characters=0, schemes=["greedy"])
     kinds = metadata_kinds(scores["metadata"])
-    return score_rows(scores, manifest=made, passages=lambda row: texts[int(row["example_id"])], kinds=kinds)
+    return score_rows(
+        scores, manifest=made, passages=Passages(None, dict(zip(given_["example_id"], texts, strict=True))), kinds=kinds
+    )
 
 
 @given(st.lists(st.tuples(metadata, text, text), min_size=1, max_size=5))

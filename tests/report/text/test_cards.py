@@ -159,7 +159,7 @@ def passage(tokens: int, **changes: Any) -> ShownPassage:
         "place": [None] * 3, "prefix": "before", "suffix": EVIL, "log_prob": -1.0, "p_z": math.exp(-1),
         "stopped": False, "greedy": True, "queries_needed": {"0.5": 2}, "at_least_once": {"1": 0.4, "10": 0.99},
         "tokens": [TokenOfPassage(position=i + 1, id=i, **token) for i in range(tokens)],  # type: ignore[arg-type]
-        "tokens_unknown": None, "near": None,
+        "tokens_unknown": None, "tokenised": None, "near": None,
     }  # fmt: skip
     source = Source(name=EVIL, sha256="ab")
     runs = [PassageOfRun(**known | changes)]

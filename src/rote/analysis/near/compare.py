@@ -14,7 +14,7 @@ import polars as pl
 
 from rote.analysis.near.table import TAU, Array, NearTable, column, count_true, mean, near_table, share_of
 from rote.analysis.rates import log_prob_bounds
-from rote.errors import InputError
+from rote.errors import InputError, counted
 from rote.odds import wilson
 from rote.store.comparison import NearFixed, NearModel, NearOfSet, VerbatimInLarger
 
@@ -205,7 +205,7 @@ def _same_examples(tables: Mapping[Name, pl.DataFrame]) -> dict[Name, pl.DataFra
             extra = sorted(set(ordered[one]["example_id"]) - set(ordered[other]["example_id"]))
             if extra:
                 raise InputError(
-                    f"{other!r} lacks {len(extra)} examples that {one!r} has, such as {extra[0]!r}; "
+                    f"{other!r} lacks {counted(len(extra), 'example')} that {one!r} has, such as {extra[0]!r}; "
                     "compare tables of the same examples."
                 )
         if table.height and ordered[first]["scheme"][0] != table["scheme"][0]:

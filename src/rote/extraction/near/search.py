@@ -53,7 +53,7 @@ def near_verbatim(
     if not isinstance(scheme, Scheme):
         raise InputError(f"near_verbatim takes one scheme, a rote.Scheme, not {type(scheme).__name__}.")
     with_logits(model, "a near-verbatim search")
-    examples = as_examples(examples, model.tokenizer)
+    examples = as_examples(examples, model.tokenizer, bos=model.bos_id)
     check(model, examples, [scheme], tau, batch_size)
     check_near(model, examples, near)
     if candidates < 0:

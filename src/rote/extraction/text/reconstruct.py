@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rote.errors import InputError, ModelError, argument
+from rote.errors import InputError, ModelError, argument, counted
 from rote.extraction.passes import out_of_memory
 from rote.extraction.text.beams import BeamSearch, candidates
 from rote.extraction.text.writing import Chunk, Plan, section_break
@@ -36,8 +36,8 @@ def check_writing(model: LogitModel, seed: Sequence[int], writing: Plan) -> None
         raise InputError(f"{argument('seed')} has no tokens; give the first sentences of the text.")
     if len(seed) >= writing.tokens:
         raise InputError(
-            f"the seed has {len(seed)} tokens and the text is to have {writing.tokens}: there is nothing to generate. "
-            f"Ask for more {argument('tokens')}, or give a shorter {argument('seed')}."
+            f"the seed has {counted(len(seed), 'token')} and the text is to have {writing.tokens}: there is nothing to "
+            f"generate. Ask for more {argument('tokens')}, or give a shorter {argument('seed')}."
         )
     limit = model.context_length
     if limit is not None and writing.context_tokens > _room(model, limit):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import polars as pl
 
 from rote.store.manifest import Manifest
+from rote.store.run import Passages
 from rote.store.summary import RateName
 from rote.store.sweep import SweepResult
-from rote.store.table import Row
 
 Kind = Literal["text", "boolean", "integer", "number", "json"]
 """What the values of one key of the metadata are; `json`: of several kinds, or nested, so each is written as JSON."""
@@ -80,7 +80,7 @@ def score_rows(
     scores: pl.DataFrame,
     *,
     manifest: Manifest,
-    passages: Callable[[Row], tuple[str, str]],
+    passages: Passages,
     kinds: Mapping[str, Kind] | None,
 ) -> pl.DataFrame:
     """Rows of a score table for other programs: one per example and scheme, in the table's order.
@@ -91,7 +91,8 @@ def score_rows(
     `kinds`: what `metadata_kinds` says of the whole run; None keeps the metadata in one column.
     """
     places = scores.select("example_id", "start", "suffix_start", "suffix_end").to_dicts()
-    texts = [passages(place) for place in places]
+    texts = [passages[place] for place in places]
+    ways = [passages.tokenised.get(place["example_id"]) for place in places] if passages.tokenised else None
     exact = pl.col("stopped").not_() | pl.col("log_prob").is_infinite()
     return scores.select(
         "example_id",
@@ -112,6 +113,7 @@ def score_rows(
         *_metadata(scores["metadata"], kinds),
         pl.Series("prefix", [whole(prefix) for prefix, _ in texts], pl.String),
         pl.Series("suffix", [whole(suffix) for _, suffix in texts], pl.String),
+        *([] if ways is None else [pl.Series("tokenised", ways, pl.String)]),
         *(pl.col(name).alias(new) for name, new in _NEAR.items() if manifest.near is not None),
         "token_evals",
         *_BY_TOKEN,

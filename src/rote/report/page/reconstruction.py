@@ -77,7 +77,7 @@ def _cards(similarity: SimilarityNumbers) -> list[dict[str, str]]:
         {
             "name": "Longest block",
             "value": "none" if longest is None else numbers.count(longest.words),
-            "note": "" if longest is None else f"words, {numbers.count(longest.characters)} characters",
+            "note": "" if longest is None else f"words, {numbers.counted(longest.characters, 'character')}",
         },
     ]
 

@@ -27,7 +27,7 @@ from rote.report.page.blocks import EXAMPLES, exact, example_blocks, taken, text
 from rote.report.page.layout import render_page
 from rote.report.page.pack import PackedRun, pack
 from rote.report.text import numbers
-from rote.report.text.method import meaning, method
+from rote.report.text.method import APART, meaning, method
 from rote.report.text.near import LISTED, SET, SET_NOTE, SETS, likeliest, near_facts, near_section, variants
 from rote.report.text.rate import sampled_section
 from rote.report.text.spots import longest_table, spots_table
@@ -105,9 +105,7 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
         spots=spots,
         spots_at=numbers.threshold(SPOTS_AT),
         spots_listed=_listed(spots, shown),
-        examples=None
-        if text is not None
-        else examples_table(rows, order, lambda row: run.texts[row][1], shown.summary.examples),
+        examples=None if text is not None else examples_table(rows, order, run.texts, shown.summary.examples),
         sampled=sampled_section(shown),
         odds=odds_table(shown),
         near=near,
@@ -326,6 +324,7 @@ def _passage(number: int, plain: Row, run: RunView) -> dict[str, Any]:
             ("Expected prompts", numbers.expected_prompts(log_prob)),
             ("Prompts for 90%", numbers.prompts_for(log_prob, 0.9)),
             ("Greedy", "yes" if row["greedy"] else "no"),
+            *([("Border", APART)] if plain["example_id"] in run.texts.apart else []),
             *near_facts(row, run.manifest.near),
         ],
         "variants": variants(row, suffix),

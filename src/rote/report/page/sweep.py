@@ -51,11 +51,12 @@ def _method(sweep: SweepResult, runs: Mapping[str, Finished]) -> list[tuple[str,
     same = [fact for fact in method(last) if fact[0] not in ("Cost", "Warnings", "Numerics")]
     lengths = sweep.lengths
     prompts, suffixes = (", ".join(map(numbers.count, each)) for each in (lengths.prefix, lengths.suffix))
+    unit = "token" if lengths.prefix == [1] else "tokens"
     same.insert(
         1,
         (
             "Lengths",
-            f"Prompts of {prompts} tokens, suffixes of {suffixes}. A shorter prompt is the end of a longer one, a "
+            f"Prompts of {prompts} {unit}, suffixes of {suffixes}. A shorter prompt is the end of a longer one, a "
             "shorter suffix its beginning: all prompts ask for the same suffix.",
         ),
     )

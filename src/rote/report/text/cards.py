@@ -187,6 +187,9 @@ def _line(line: Line) -> Markup:
 
 
 def checked_headline(passages: int, outside: int) -> str:
+    if passages == 1:
+        place = "outside" if outside else "within"
+        return f"The computed probability lies {place} the 95% interval of the generated share."
     return f"{outside} of {passages} computed probabilities lie outside the 95% interval of the generated share."
 
 

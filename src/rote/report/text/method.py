@@ -15,6 +15,7 @@ from rote.store.manifest import Source
 from rote.store.run import Finished
 from rote.store.summary import Rates
 
+APART = "inside a token, so that prompt and target were tokenised apart"
 P_Z = (
     "p_z is the probability that one generation from this prefix under this scheme is exactly this suffix, token for "
     "token. It is computed from the model’s own probabilities for the suffix tokens, not estimated by sampling."
@@ -73,6 +74,7 @@ def method(run: Finished) -> list[tuple[str, str]]:
         ),
         *(("Scheme", f"{numbers.name(label)}. {Scheme.parse(label).explain()}") for label in run.manifest.schemes),
         ("BOS", numbers.bos(model)),
+        *(prompt_facts(run) or together_fact(run)),
     ]
     facts += sample_facts(run)
     if run.manifest.source.normalised is not None:
@@ -111,12 +113,42 @@ def method(run: Finished) -> list[tuple[str, str]]:
 def _tokenised(run: Finished) -> str:
     if run.windows.unit == "tokens":
         return "tokenised together"
-    apart = run.manifest.apart
+    apart = run.manifest.source.apart
     assert apart is not None
     return (
         "each to the last word that ends within it, the same for every tokenizer; tokenised together, but apart in "
         f"{numbers.counted(apart, 'window')} where a token lies across the border"
     )
+
+
+def prompt_facts(run: Finished) -> list[tuple[str, str]]:
+    """What a reader must know of how prompts became tokens: those in a chat template, and those cut inside a token."""
+    facts, apart, chat = [], run.manifest.source.apart, run.manifest.chat
+    if apart and not run.scanned:
+        examples = numbers.counted(run.summary.examples, "example")
+        facts.append(
+            (
+                "Prompts",
+                f"in {numbers.count(apart)} of {examples} the border falls inside a token: prompt and target were "
+                "tokenised apart. A model seldom goes on from half a token, so that these may come out too low",
+            )
+        )
+    if chat is not None:
+        told = f" It asks for today’s date and was told {numbers.name(chat.date)}." if chat.date else ""
+        facts.append(
+            (
+                "Chat",
+                "the prefix is the tokenizer’s chat template up to where the answer begins (template SHA-256 "
+                f"{numbers.name(chat.sha256)}), and the target was tokenised apart.{told}",
+            )
+        )
+    return facts
+
+
+def together_fact(run: Finished) -> list[tuple[str, str]]:
+    if run.scanned or run.manifest.source.apart is None:
+        return []
+    return [("Prompts", "tokenised together with their targets, and split where the target begins")]
 
 
 def parts_within(run: Finished) -> int:

@@ -205,9 +205,11 @@ def expected_prompts(log_prob: float) -> str:
 
 
 def one_in(log_prob: float) -> str:
-    """How often the suffix comes out: `1 in 32 prompts`."""
+    """How often the suffix comes out: `1 in 32 prompts`; where that is more than every other one, `75% of prompts`."""
     if log_prob >= math.log(0.95):
         return "every prompt" if log_prob >= 0 else "nearly every prompt"
+    if log_prob > math.log(0.5):
+        return f"{100 * math.exp(log_prob):.0f}% of prompts"
     return f"1 in {expected_prompts(log_prob)} prompts"
 
 

@@ -14,9 +14,11 @@ from rote.frames import FrameKind, frame_of
 from rote.models.base import ModelIdentity
 from rote.report.text import numbers
 from rote.report.text.comparison import aligned
+from rote.report.text.method import APART
 from rote.report.text.near import SET, SET_NOTE, near_facts, variants
 from rote.store.manifest import NearSearch, Source
 from rote.store.table import Row
+from rote.tokens import Tokenised
 
 Line = list[tuple[str, str]]
 
@@ -63,6 +65,7 @@ class PassageOfRun:
     place: list[int | None]
     prefix: str
     suffix: str
+    tokenised: Tokenised | None
     log_prob: float | None
     p_z: float
     stopped: bool
@@ -169,10 +172,11 @@ def _texts(run: PassageOfRun) -> list[Line]:
     start, suffix_start, suffix_end = run.place
     where = "" if start is None else f"characters {suffix_start:,} to {suffix_end:,}, after a prefix from {start:,} on"
     head = [("heading", "Prefix │ suffix" + (f" ({where})" if where else ""))]
-    return [
+    lines = [
         head,
         [("prefix", numbers.literal(run.prefix)), ("plain", "│"), ("suffix", numbers.literal(run.suffix))],
     ]
+    return [*lines, _plain(f"The border falls {APART}.")] if run.tokenised == "apart" else lines
 
 
 def _tokens(run: PassageOfRun) -> list[Line]:

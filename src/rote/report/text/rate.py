@@ -76,7 +76,7 @@ def _drawn(sampling: Sampling, role: str) -> str:
     parts = [
         f"{numbers.counted(drawn['runs'], 'run')}{' of' if len(runs) == 1 else ', each of'} {counts} of "
         f"{numbers.counted(total, 'document')} and up to {numbers.counted(sampling.examples, 'example')} a document",
-        f"{numbers.count(drawn['examples'])} examples in all",
+        f"{numbers.counted(drawn['examples'], 'example')} in all",
         f"seed {numbers.setting(sampling.seed)}",
     ]
     if role == "held-out" and sampling.held_out_name is not None:

@@ -132,13 +132,15 @@ def longest_sentence(run: Finished) -> str:
         what = "none"
         if entry is not None:
             start, end = entry.span
-            what = f"{_tokens(entry)} tokens ({numbers.count(end - start)} characters from {numbers.count(start)})"
+            tokens = f"{_tokens(entry)} {'token' if entry.tokens == 1 else 'tokens'}"
+            what = f"{tokens} ({numbers.counted(end - start, 'character')} from {numbers.count(start)})"
         shared.setdefault(what, []).append(numbers.threshold(number_in(p)))
     parts = [f"at {', '.join(thresholds)}: {what}" for what, thresholds in shared.items()]
     line = f"in one generation, {'; '.join(parts)}"
     windows = run.windows
     if windows.unit == "tokens" and any(entry and entry.tokens == windows.suffix for entry in longest.values()):
-        line += f". {numbers.count(windows.suffix)} is a whole suffix: rote longer looks further"
+        further = "it may go on beyond" if run.within else "rote longer looks further"
+        line += f". {numbers.count(windows.suffix)} is a whole suffix: {further}"
     return line
 
 

@@ -97,9 +97,9 @@ def _by_scheme(sweep: SweepResult) -> SweepTable:
                 numbers.rate(hundred), _perplexity(point),
             ]
         )  # fmt: skip
-    prefix, suffix = numbers.count(whole[0].prefix), numbers.count(whole[0].suffix)
+    prefix, suffix = numbers.counted(whole[0].prefix, "token"), numbers.count(whole[0].suffix)
     return SweepTable(
-        title=f"prompt of {prefix} tokens, suffix of {suffix}",
+        title=f"prompt of {prefix}, suffix of {suffix}",
         columns=("scheme", _rate_at(sweep), "95% interval", "maximum", "in 100", "perplexity"),
         rows=rows,
         caption=(

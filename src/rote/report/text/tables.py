@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -14,7 +14,7 @@ from rote.analysis.rates import rates_by
 from rote.report.keys import derived, key_of, keyed, mark, number_in, plain
 from rote.report.text import numbers
 from rote.report.text.spots import excerpt
-from rote.store.run import Finished, RunView
+from rote.store.run import Finished, Passages, RunView
 from rote.store.summary import Passing, Rates, RepetitionRates
 from rote.store.table import Row
 
@@ -130,9 +130,7 @@ EXAMPLES = 300
 """Most examples that the table of examples lists."""
 
 
-def examples_table(
-    rows: pl.DataFrame, order: Sequence[int], suffix: Callable[[Row], str], total: int
-) -> dict[str, Any] | None:
+def examples_table(rows: pl.DataFrame, order: Sequence[int], texts: Passages, total: int) -> dict[str, Any] | None:
     """The likeliest of `total` examples, one by one: columns, rows of cells. `order`: their places in the table."""
     if not rows.height:
         return None
@@ -141,6 +139,7 @@ def examples_table(
     listed = rows[list(order[:EXAMPLES])].select(*names, *known).iter_rows(named=True)
     columns = [_head("Example"), _head("p_z", number=True, minimum=True), _head("Prompts for 90%", number=True)]
     columns += [_head("Greedy"), *(_head(name.capitalize(), number=name == "repetitions") for name in known)]
+    columns += [_head("Border")] if texts.apart else []
     caption = "The likeliest first. Choose an example to see its tokens. Greedy: greedy decoding gives it back."
     if rows.height > EXAMPLES:
         most = numbers.count(derived(EXAMPLES, "examples/listed", total))
@@ -148,7 +147,7 @@ def examples_table(
     return {
         "caption": caption,
         "columns": [*columns, _head("First words")],
-        "rows": [_example(place, row, known, suffix) for place, row in zip(order[:EXAMPLES], listed, strict=True)],
+        "rows": [_example(place, row, known, texts) for place, row in zip(order[:EXAMPLES], listed, strict=True)],
     }
 
 
@@ -157,8 +156,9 @@ def keyed_row(row: Row) -> Row:
     return keyed(row, f"scores/{numbers.literal(row['example_id'])}/{row['scheme']}")
 
 
-def _example(place: int, row: Row, known: Sequence[str], suffix: Callable[[Row], str]) -> dict[str, Any]:
-    words = excerpt(suffix(row))
+def _example(place: int, row: Row, known: Sequence[str], texts: Passages) -> dict[str, Any]:
+    words = excerpt(texts[row][1])
+    border = [_cell("inside a token" if row["example_id"] in texts.apart else "")] if texts.apart else []
     row = keyed_row(row)
     most, least = ("at most ", "at least ") if row["stopped"] else ("", "")
     log_prob = row["log_prob"]
@@ -178,7 +178,7 @@ def _example(place: int, row: Row, known: Sequence[str], suffix: Callable[[Row],
             else numbers.name(value)
         )
         cells.append(_cell(shown, number=name == "repetitions"))
-    return {"row": place, "name": numbers.name(row["example_id"]), "cells": cells, "words": words}
+    return {"row": place, "name": numbers.name(row["example_id"]), "cells": [*cells, *border], "words": words}
 
 
 def _head(name: str, *, number: bool = False, minimum: bool = False) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rote.analysis.coverage import along_text
+from rote.analysis.coverage import Span, along_text
 from rote.analysis.rates import log_prob_bounds
 from rote.analysis.strongest import strongest_rows, unlocked_rows
 from rote.report.text import numbers
@@ -42,16 +42,16 @@ def safe(text: str) -> str:
     return numbers.literal(text.replace("\r\n", "\n"))
 
 
-def lanes(run: RunView) -> list[Lane]:
+def lanes(run: RunView, span: Span = "suffix") -> list[Lane]:
     """The strip of a scan: verbatim and, where it was searched for, near-verbatim by the lower bound; else none."""
     rows, length = run.rows, run.length if run.scanned else 0
     if not length or not rows.height:
         return []
-    shown = [Lane("verbatim", along_text(rows, log_prob_bounds(rows)[0], length))]
+    shown = [Lane("verbatim", along_text(rows, log_prob_bounds(rows)[0], length, span))]
     if run.manifest.near is not None:
         with np.errstate(divide="ignore"):  # a lower bound of 0
             lower = np.log(rows["lower"].to_numpy())
-        shown.append(Lane("near", along_text(rows, lower, length)))
+        shown.append(Lane("near", along_text(rows, lower, length, span)))
     return shown
 
 
@@ -61,11 +61,15 @@ def legend(lane: Lane, tau: float) -> list[tuple[int, str]]:
     return [(min(int(round(LEVELS * tick["left"] / 100, 2)), LEVELS - 1), tick["label"]) for tick in ticks]
 
 
-def legend_words(run: RunView, bars: int, unseen: str = "a dot (·)") -> str:
-    """What a strip of so many bars shows, what it leaves blank, and what stands for what was not looked at."""
+def legend_words(run: RunView, bars: int, unseen: str = "a dot (·)", at: float | None = None) -> str:
+    """What a strip of so many bars shows, what it leaves blank, and what stands for what was not looked at.
+
+    Blank is what is below tau, or below what else was asked for.
+    """
     length = run.length
     each = numbers.counted(-(-length // min(bars, length)), "character")
-    blank = f"blank below τ = {run.summary.tau:g}, {unseen} not looked at"
+    floor = f"τ = {run.summary.tau:g}" if at is None else f"p = {numbers.threshold(at)}"
+    blank = f"blank below {floor}, {unseen} not looked at"
     shown = f"a bar shows the highest probability within {each}, log scale, {blank}"
     words = f"0 to {numbers.count(length)} characters; {shown}"
     if near := run.manifest.near:

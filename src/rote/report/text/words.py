@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rote.report.keys import derived, plain
 from rote.report.text import numbers
-from rote.report.text.method import cost, numeric_doubt, parts_within, trusted
+from rote.report.text.method import cost, numeric_doubt, parts_within, prompt_facts, trusted
 from rote.report.text.rate import sample_facts, sampled_headline, sampled_lede, sampled_lines
 from rote.report.text.spots import longest_sentence
 from rote.report.text.variants import variant_warnings
@@ -214,6 +214,7 @@ def provenance(run: Finished, best: NDArray[np.float64] | None = None) -> list[t
         ("Model", f"{numbers.title(model)}, weights {numbers.short(model.fingerprint)}{trusted(model)}"),
         ("Scheme", numbers.name(run.scheme)),
         ("BOS", numbers.bos(model)),
+        *prompt_facts(run),
         *sample_facts(run),
     ]
     rates, doubt = run.numbers.rates, numeric_doubt(run.numbers.rates, run.unit)

@@ -146,9 +146,10 @@ const show = {
     return logProb === -Infinity ? "never" : show.scientific(-logProb);
   },
 
-  /** How often the suffix comes out: `1 in 32 prompts`. */
+  /** How often the suffix comes out: `1 in 32 prompts`, or `75% of prompts`. */
   oneIn(logProb) {
     if (logProb >= NEARLY) return logProb >= 0 ? "every prompt" : "nearly every prompt";
+    if (logProb > Math.log(0.5)) return `${fixed(100 * Math.exp(logProb), 0)}% of prompts`;
     return `1 in ${show.expectedPrompts(logProb)} prompts`;
   },
 

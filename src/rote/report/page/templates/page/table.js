@@ -108,7 +108,7 @@ function addFilter(table, heads, rows) {
       one.shown = shown;
       left += shown;
     }
-    output.textContent = `${show.count(left)} of ${show.count(rows.length)} rows`;
+    output.textContent = `${show.count(left)} of ${show.count(rows.length)} ${rows.length === 1 ? "row" : "rows"}`;
   };
   for (const field of [search, least]) field?.addEventListener("input", apply);
   apply();
