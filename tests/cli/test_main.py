@@ -499,7 +499,21 @@ def test_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rote.jobs.doctor.try_bundled", lambda: "not tried")
     found = json.loads(rote_here("doctor", "--json").out)
     assert found["torch"] == "missing: pip install torch"
-    assert found["extra ray"] == "missing ray: pip install 'rote[ray]'"
+    assert found["extra bleu"] == "missing sacrebleu: pip install 'rote[bleu]'"
+
+
+def test_every_extra_is_of_use() -> None:
+    """What doctor tells people to get is imported somewhere, and is what pyproject.toml gets them."""
+    from rote.jobs.doctor import EXTRAS
+
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras.keys() == EXTRAS.keys()
+    source = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    for extra, packages in EXTRAS.items():
+        wanted = {re.split("[<>=]", requirement)[0] for requirement in extras[extra]}
+        assert set(packages) <= wanted
+        if extra != "dev":
+            assert all(re.search(rf"(import|from) {name}\b", source) for name in packages), extra
 
 
 def test_help_and_version() -> None:

@@ -95,7 +95,7 @@ def test_tables_are_told_row_by_row(width: int, screens: dict[Any, Result]) -> N
     assert re.search(r"A: Sequences \d+; A [\d.]+%, [\d.]+; B ", compared)
     shown = " ".join(" ".join(lines_of(screens["show", width])).split())
     assert re.search(r"n: A: 1: [\d.]+, 10: [\d.]+, 100: > 0\.\d+", shown)
-    assert "C: Run near, Model bundled, Scheme temperature=1 top_k=40, BOS auto: BOS '<|bos|>' (id 0), p_z " in shown
+    assert "C: Run near, Model bundled, Scheme temperature=1 top_k=40, BOS auto: '<|bos|>' (id 0), p_z " in shown
 
 
 def test_what_sticks_out_goes_on_under_its_first_word(screens: dict[Any, Result]) -> None:

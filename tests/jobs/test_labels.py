@@ -55,4 +55,4 @@ def test_comparisons_name_models_by_it(made: Run, tiny_folder: Path, tmp_path: P
     assert [row[2] for row in table[1:]] == ["Tiny (step 1/2)", "tiny"]
     assert [run_label(run) for run in result.runs] == ["A Tiny (step 1/2)", "B plain"]
     assert replace(result.runs[1].model, label="x").title == "x"
-    assert "BOS '<|bos|>' (id 0)" in table[1][4]
+    assert table[1][4] == "auto: '<|bos|>' (id 0)"

@@ -14,8 +14,6 @@ from rote.report.text.cards import facts_card
 NEEDED = ("torch", "transformers", "pyarrow", "polars", "rapidfuzz")
 EXTRAS = {
     "report": ("matplotlib",),
-    "ray": ("ray",),
-    "probes": ("httpx",),
     "bleu": ("sacrebleu",),
     "pandas": ("pandas",),
     "dev": ("pytest", "hypothesis", "ruff", "mypy", "sacrebleu", "nbclient"),

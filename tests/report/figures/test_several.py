@@ -169,7 +169,7 @@ def test_as_many_runs_as_can_be_compared_have_letters_and_the_first_few_are_draw
     pairs = [name for name in made if name.startswith("pair-")]
     assert len(pairs) == PAIRS
     assert f"Only the first {PAIRS} of 19 runs are drawn against A." in made[pairs[0]].caption
-    assert "BOS '<bos>' (id 0) or no BOS token first" in made["rates"].caption
+    assert "BOS '<bos>' (id 0) first or no BOS token" in made["rates"].caption
 
 
 # --- sweeps

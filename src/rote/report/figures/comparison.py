@@ -15,6 +15,7 @@ from rote.analysis.rates import log_prob_bounds, np_rates
 from rote.report.figures.figure import Axis, Figure, Layer
 from rote.report.figures.layers import (
     SMALLEST,
+    bos_first,
     cloud,
     colour_axis,
     edge_sentence,
@@ -332,11 +333,10 @@ def _which(runs: Sequence[ComparedRun]) -> str:
     """Which model and scheme each letter is."""
     schemes = {run.scheme for run in runs}
     each = "; ".join(
-        f"{run.key} {numbers.literal(run.model.title)}" + (f", {run.scheme}" if len(schemes) > 1 else "")
-        for run in runs
+        f"{run.key} {plain(numbers.title(run.model))}" + (f", {run.scheme}" if len(schemes) > 1 else "") for run in runs
     )
-    before = " or ".join(sorted({plain(numbers.bos_token(run.model)) for run in runs}))
-    common = f"scheme {runs[0].scheme}, {before} first" if len(schemes) == 1 else f"{before} first"
+    before = " or ".join(sorted({bos_first(run.model) for run in runs}))
+    common = f"scheme {runs[0].scheme}, {before}" if len(schemes) == 1 else before
     return f"{each}; {common}."
 
 

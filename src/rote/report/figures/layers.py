@@ -16,6 +16,7 @@ from rote.models.base import ModelIdentity
 from rote.report.figures.figure import Axis, Layer
 from rote.report.keys import plain
 from rote.report.text import numbers
+from rote.store.comparison import ComparedModel
 from rote.store.run import Finished
 from rote.store.summary import OddsRate, Rate, Share
 
@@ -51,8 +52,12 @@ def setting(run: Finished, scheme: str) -> str:
 
 def made_with(model: ModelIdentity, how: str) -> str:
     """The model, how it wrote, and what stood before its prompts."""
-    first = "" if model.bos_token is None else " first"
-    return f"Model {plain(numbers.title(model))}, {how}, {plain(numbers.bos_token(model))}{first}."
+    return f"Model {plain(numbers.title(model))}, {how}, {bos_first(model)}."
+
+
+def bos_first(model: ModelIdentity | ComparedModel) -> str:
+    """What stood before the prompts, as captions have it."""
+    return "no BOS token" if model.bos_token is None else f"BOS {plain(numbers.bos_token(model))} first"
 
 
 def short_scheme(scheme: str) -> str:

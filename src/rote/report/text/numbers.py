@@ -269,7 +269,8 @@ def bos(model: ModelIdentity | ComparedModel) -> str:
     policy = model.bos
     if model.bos_token is not None:
         why = "as asked" if policy == "always" else "because the tokenizer has one"
-        return f"{policy}: {bos_token(model)} before every prefix, {why}; it is not counted among the prefix tokens."
+        first = f"BOS {bos_token(model)} before every prefix"
+        return f"{policy}: {first}, {why}; it is not counted among the prefix tokens."
     why = "as asked" if policy == "never" else "because the tokenizer has none"
     return f"{policy}: no BOS token stands before the prefixes, {why}."
 
@@ -277,5 +278,5 @@ def bos(model: ModelIdentity | ComparedModel) -> str:
 def bos_token(model: ModelIdentity | ComparedModel) -> str:
     """The token that stood before every prefix: what it is, and its id."""
     if model.bos_token is None:
-        return "no BOS token"
-    return f"BOS '{name(model.bos_text or MISSING)}' (id {setting(model.bos_token)})"
+        return "none"
+    return f"'{name(model.bos_text or MISSING)}' (id {setting(model.bos_token)})"
