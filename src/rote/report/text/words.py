@@ -12,7 +12,7 @@ from rote.report.text import numbers
 from rote.report.text.method import cost, numeric_doubt, parts_within
 from rote.report.text.rate import sample_facts, sampled_headline, sampled_lede, sampled_lines
 from rote.report.text.spots import longest_sentence
-from rote.report.text.variants import variant_warnings
+from rote.report.text.variants import normalised_words, variant_warnings
 from rote.store.run import Finished
 from rote.store.summary import NearSummary
 
@@ -62,7 +62,12 @@ def lede(run: Finished) -> str:
             f"from its prefix is exactly its suffix with probability {tau} or more. "
             f"Greedy decoding gives back {numbers.rate(rates.greedy_rate)}."
         )
-    return _scan_lede(run, tau) + _gaps(run)
+    return _scan_lede(run, tau) + _normalised(run) + _gaps(run)
+
+
+def _normalised(run: Finished) -> str:
+    steps = run.manifest.source.normalised
+    return "" if steps is None else f" Before it was cut, the text was normalised: {normalised_words(steps)}."
 
 
 def _gaps(run: Finished) -> str:
