@@ -47,8 +47,8 @@ def siblings(name: str, examples: list[Example], rate: float) -> dict[str, Float
     from rote.models.sources import find
 
     loaded = rote.load(name, ModelOptions(device="cpu", dtype="float32"))
-    found = find(name)
-    model = AutoModelForCausalLM.from_pretrained(found.source, dtype=torch.float32, **found.given)
+    place = find(name)
+    model = AutoModelForCausalLM.from_pretrained(place.source, dtype=torch.float32, **place.given)
     text = UNSEEN_TEXT.read_text(encoding="utf-8")
     other = [e.prefix + e.suffix for e in spread(text[len(text) // 2 :], loaded.tokenizer, 80)]
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import rote.corpus.windows as module
 from rote import Windows
-from rote.corpus.windows import ready, window_starts, windows
+from rote.corpus.windows import plain_backend, ready, split_at, window_starts, windows, word_borders
 from rote.errors import InputError
 from rote.tokens import Example
 from tests.cases import cases
-from tests.reference.windows import Window, reference_windows
+from tests.reference.windows import LETTERS, Window, reference_windows, reference_word_windows
 
 DATA = Path(module.__file__).parents[1] / "data"
 ALICE = (DATA / "alice.txt").read_bytes().decode("utf-8")
@@ -371,6 +372,89 @@ def test_where_beginnings_of_long_suffixes_end() -> None:
         ends = suffix_ends(example)
         assert ends == [64 * (prefix + n) for n in range(1, suffix + 1)]
         assert ends[-1] == example.suffix_end
+
+
+@functools.cache
+def backend_of(name: str) -> Tokenizer:
+    return plain_backend(TOKENIZERS[name]())
+
+
+def bytes_of(backend: Tokenizer, ids: Iterable[int]) -> bytes:
+    """What byte-level tokens stand for."""
+    return bytes(LETTERS[letter] for token in ids for letter in str(backend.id_to_token(token)))
+
+
+@cases(80)
+@given(
+    text=st.lists(st.one_of(st.sampled_from(PIECES), st.text(alphabet="ab \n😀é", max_size=12)), max_size=25).map(
+        "".join
+    ),
+    prefix=st.integers(1, 40),
+    suffix=st.integers(1, 40),
+    stride=st.integers(1, 30),
+)
+def test_words_at_the_same_places_for_every_tokenizer(text: str, prefix: int, suffix: int, stride: int) -> None:
+    text = text[:400] or "x"
+    cut = Windows(prefix, suffix, stride, "characters")
+    every = {name: windows(text, tokenizer(), cut) for name, tokenizer in TOKENIZERS.items()}
+    expected = reference_word_windows(text, prefix=prefix, suffix=suffix, stride=stride)
+    for name, found in every.items():
+        assert [(e.start, e.suffix_start, e.suffix_end) for e in found] == expected
+        backend = backend_of(name)
+        for example in found:
+            assert example.id == f"w{example.start}"
+            assert example.token_ends is not None
+            assert example.token_ends[-1] == (example.suffix_end or 0) - (example.suffix_start or 0)
+            assert list(example.token_ends) == sorted(example.token_ends)
+            parts = [text[example.start : example.suffix_start], text[example.suffix_start : example.suffix_end]]
+            assert [bytes_of(backend, ids).decode() for ids in (example.prefix, example.suffix)] == parts
+            whole = backend.encode("".join(parts), add_special_tokens=False).ids
+            assert example.metadata == ({} if [*example.prefix, *example.suffix] == whole else {"apart": True})
+
+
+@cases(200)
+@given(text=st.lists(st.sampled_from(PIECES), min_size=2, max_size=6).map("".join), share=st.floats(0, 1))
+def test_split_where_a_token_ends_or_apart(text: str, share: float) -> None:
+    text = text[:80]
+    border = min(max(1, round(share * len(text))), len(text) - 1)
+    for name in TOKENIZERS:
+        backend = backend_of(name)
+        prefix, suffix, together = split_at(text, border, backend)
+        whole = backend.encode(text, add_special_tokens=False).ids
+        parts = [backend.encode(part, add_special_tokens=False).ids for part in (text[:border], text[border:])]
+        borders = {len(bytes_of(backend, whole[:n])) for n in range(len(whole) + 1)}
+        assert together == (len(text[:border].encode()) in borders)
+        if together:
+            assert [*prefix, *suffix] == whole
+            assert bytes_of(backend, prefix).decode() == text[:border]
+        else:
+            assert [list(prefix), list(suffix)] == parts
+
+
+def test_a_merged_character_is_not_split_off() -> None:
+    """NFC makes one token of a letter and its accent: a border between them is inside it, whatever the offsets say."""
+    backend = Tokenizer(models.WordLevel({"é": 0, "e": 1, "\u0301": 2, "x": 3}, unk_token="x"))
+    backend.normalizer = normalizers.NFC()
+    backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    assert split_at("xe\u0301x", 1, backend) == ((3,), (0, 3), True)
+    assert split_at("xe\u0301x", 2, backend) == ((3, 1), (2, 3), False)
+    assert split_at("xe\u0301x", 3, backend) == ((3, 0), (3,), True)
+
+
+def test_words_of_writing_without_spaces() -> None:
+    assert word_borders("one two\n\nthree ").tolist() == [0, 3, 7, 14]
+    assert word_borders("  one").tolist() == [0, 5]
+    assert word_borders("我是 cat猫").tolist() == [0, 1, 2, 6, 7]
+    assert word_borders("か\u3099き").tolist() == [0, 2, 3]
+    assert word_borders(" \n").tolist() == [0]
+    assert windows(" \n", bundled(), Windows(unit="characters")) == []
+
+
+def test_lengths_follow_the_unit() -> None:
+    assert (Windows().prefix, Windows().suffix) == (50, 50)
+    assert (Windows(unit="characters").prefix, Windows(suffix=9, unit="characters").suffix) == (250, 9)
+    with pytest.raises(InputError, match="unit must be tokens or characters, not 'words'"):
+        Windows(unit="words")  # type: ignore[arg-type]
 
 
 def test_sizes_unless_given() -> None:

@@ -19,6 +19,8 @@ from rote.jobs.show import show, token_texts
 from rote.report.page.layout import script
 from rote.report.text import numbers
 from rote.report.text.comparison import comparison_lines
+from rote.report.text.method import method as run_method
+from rote.report.text.words import summary_lines
 from rote.store.files import plain
 from tests import tiny
 from tests.jobs.support import SIZES, files
@@ -94,6 +96,47 @@ def test_tokenizers_may_differ_over_one_text(folders: Path) -> None:
     said = [line for line in lines if line.startswith("Left out of everything but the first table")]
     assert [line.endswith(f": {left_out} windows of B.") for line in said] == [True]
     assert found.table["start"].to_list() == Run.open(folders / "plain").scores["start"].to_list()
+
+
+def test_windows_by_characters_are_the_same_for_every_tokenizer(
+    model: Any, other_model: Any, text: str, tmp_path: Path
+) -> None:
+    cut = rote.Windows(60, 40, 50, "characters")
+    runs = [
+        rote.scan(each, text, out=tmp_path / name, windows=cut, near=Near(tolerance=1, budget=400))
+        for each, name in ((model, "one"), (other_model, "two"))
+    ]
+    places = [run.scores.select("example_id", "start", "suffix_start", "suffix_end").rows() for run in runs]
+    assert places[0] == places[1] != []
+    lengths = [run.scores["ranks"].list.len().to_list() for run in runs]
+    assert lengths[0] != lengths[1]
+    assert len(set(lengths[0])) > 1
+    found = compare(runs)
+    assert found.result.tokenizers_differ
+    assert not any(found.result.unpaired.values())
+    lines = comparison_lines(found.result)
+    assert any(line.startswith("Windows of 60 + 40 characters, one every 50 characters") for line in lines)
+    assert any("the same words in every run, and runs are compared row by row" in line for line in lines)
+    assert not any("do not span the same characters" in line for line in lines)
+    assert "compared row by row" in found.page()
+    said = "\n".join(summary_lines(runs[0].view))
+    assert "of up to 60 characters" in said or "with up to 60 characters" in said
+    method = dict(run_method(runs[0].view))
+    assert re.search(
+        r"60 characters of prefix, then 40 characters of suffix.*but apart in \d+ windows?", method["Windows"]
+    )
+    example = places[0][3][0]
+    assert [each.tokens_unknown for each in show(runs, example=example).runs] == [None, None]
+
+
+def test_runs_after_other_steps_are_not_the_same_passages(model: Any, text: str, tmp_path: Path) -> None:
+    crlf = text.replace("\n", "\r\n")
+    plain_run = rote.scan(model, crlf, out=tmp_path / "as-it-is", windows=SIZES)
+    normalised = rote.scan(model, crlf, out=tmp_path / "normalised", windows=SIZES, normalise=["line-ends"])
+    with pytest.raises(
+        InputError, match=r"source.normalised: .*as-it-is has nothing, .*normalised has \['line-ends'\]"
+    ):
+        compare([plain_run, normalised])
 
 
 def test_every_differing_field_is_named(folders: Path) -> None:

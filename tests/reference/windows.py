@@ -79,3 +79,31 @@ def one_window(text: str, tokenizer: Any, start: int, prefix: int, suffix: int) 
         if reaches_end:
             return None
         length = length * 2
+
+
+def reference_word_windows(text: str, *, prefix: int, suffix: int, stride: int) -> list[tuple[int, int, int]]:
+    """Where windows by characters start, where their prefix ends and where their suffix ends; for words with spaces."""
+    ends = [at for at in range(1, len(text)) if not text[at - 1].isspace() and text[at].isspace()]
+    if text and not text[-1].isspace():
+        ends.append(len(text))
+    if not ends:
+        return []
+    found: list[tuple[int, int, int]] = []
+    for place in range(0, len(text), stride):
+        starts = [border for border in [0, *ends[:-1]] if border >= place]
+        if not starts:
+            continue
+        start = starts[0]
+        border = last_word(ends, start, prefix)
+        end = None if border is None else last_word(ends, border, suffix)
+        if border is None or end is None or border + suffix > len(text):
+            continue
+        if (start, border, end) not in found:
+            found.append((start, border, end))
+    return found
+
+
+def last_word(ends: list[int], start: int, length: int) -> int | None:
+    later = [end for end in ends if end > start]
+    within = [end for end in later if end <= start + length]
+    return within[-1] if within else later[0] if later else None

@@ -241,7 +241,7 @@ def _passage_fields(manifest: Manifest) -> Iterator[tuple[str, Any]]:
     """What decides which passages a run measured, and where their prefixes end."""
     yield "kind", manifest.kind
     yield "source.sha256", manifest.source.sha256
-    yield "source.normalised", manifest.source.normalised
+    yield "source.normalised", manifest.source.steps or None
     if manifest.source.examples is not None:
         yield "source.examples", manifest.source.examples
     if manifest.windows is not None:

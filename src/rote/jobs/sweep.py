@@ -15,7 +15,8 @@ import polars as pl
 
 from rote.analysis.sweep import point, shortened
 from rote.corpus.formats import Examples, Text, as_examples, as_text
-from rote.corpus.windows import Windows, windows
+from rote.corpus.normalise import KNOWN, typed_steps
+from rote.corpus.windows import Windows, cut_windows, plain_backend, ready, window_starts
 from rote.errors import InputError, argument, counted
 from rote.jobs.engine import Job, check_context, run_folder
 from rote.jobs.open import Run, Sweep
@@ -63,6 +64,10 @@ def sweep(
     stride: Annotated[
         int | None, Option("Of a text: characters from one window to the next.", default=str(STRIDE))
     ] = None,
+    normalise: Annotated[
+        Sequence[str],
+        Option(f"Of a text: steps to take before it is cut: {KNOWN}.", default="none", parse=typed_steps),
+    ] = (),
     tau: Tau = TAU,
     batch_size: Batch = "auto",
     name: str | None = None,
@@ -88,7 +93,7 @@ def sweep(
     require_kind("model", model, TokenModel, "a model that rote.load gives")
     prefixes, suffixes = _listed("prefixes", prefixes), _listed("suffixes", suffixes)
     asked, tell = as_schemes(Scheme() if schemes is None else schemes), progress or quiet
-    own, examples = _examples(model, source, prefixes, suffixes, stride, tell)
+    own, examples, changed = _examples(model, source, prefixes, suffixes, stride, normalise, tell)
     name = name or own
     folder = run_folder(out, name, model)
     folder = folder if out is not None else folder.with_name(f"{folder.name}-sweep")
@@ -104,7 +109,7 @@ def sweep(
         tau=numbers_of.tau,
         logit_tolerance=numbers_of.logit_tolerance,
         versions=numbers_of.versions,
-        source=SweepSource(name=name),
+        source=SweepSource(name=name, normalised=changed or None),
         lengths=lengths,
         points=points,
     )
@@ -124,26 +129,29 @@ def _listed(name: str, lengths: Any) -> list[int] | None:
 
 def _examples(
     model: ScoringModel, source: Text | Examples, prefixes: Sequence[int] | None, suffixes: Sequence[int] | None,
-    stride: int | None, tell: Progress,
-) -> tuple[str, list[Example]]:  # fmt: skip
-    """A name for the source, and its examples: given ones, or windows of a text with the longest lengths asked for."""
+    stride: int | None, normalise: Sequence[str], tell: Progress,
+) -> tuple[str, list[Example], dict[str, int]]:  # fmt: skip
+    """A name for the source, its examples (given ones, or a text's windows of the longest lengths), and its changes."""
     longest = [None if lengths is None else max(lengths, default=0) for lengths in (prefixes, suffixes)]
     if isinstance(source, str) or (isinstance(source, Path) and source.suffix != ".jsonl"):
         text, name = as_text(source, "source")
         usual = Windows()
         cut = Windows(longest[0] or usual.prefix, longest[1] or usual.suffix, STRIDE if stride is None else stride)
         check_context(model, cut.prefix, cut.suffix, ("prefixes", "suffixes"))
-        examples = windows(text, model.tokenizer, cut, progress=tell)
+        prepared = ready(text, normalise)
+        starts = window_starts(prepared, cut)
+        examples = cut_windows(prepared, plain_backend(model.tokenizer), cut, starts, tell)
         if not examples:
             raise InputError(f"{name} is too short for windows of these lengths; use shorter ones.")
-        return name, examples
-    if stride is not None:
-        raise InputError(f"{argument('stride')} is for a text; examples are used as they are.")
+        return name, examples, prepared.changed
+    for option, value in (("stride", stride), ("normalise", normalise or None)):
+        if value is not None:
+            raise InputError(f"{argument(option)} is for a text; examples are used as they are.")
     name = source.name if isinstance(source, Path) else "examples"
     examples = as_examples(source, model.tokenizer, prefix=longest[0], suffix=longest[1], longer=True)
     if not examples:
         raise InputError(f"{name} holds no examples.")
-    return name, examples
+    return name, examples, {}
 
 
 def _scored(

@@ -85,7 +85,8 @@ class _Trials:
                 enough = enough or self.enough(trial)
         if not enough:
             yield from self.guesses((*self.given, *exact))
-        self.tell("tried", self.tried, self.tried)
+        if self.tried:
+            self.tell("tried", self.tried, self.tried)
 
     def guesses(self, steps: tuple[str, ...]) -> Iterator[Trial]:
         """Other quotation marks, then other line breaks, with the marks that the model likes best."""

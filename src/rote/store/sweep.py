@@ -18,7 +18,10 @@ SweptPart = Literal["prefix", "suffix"]
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSource:
+    """`normalised`: the steps that were taken before a text was cut, and in how many places each changed it."""
+
     name: str
+    normalised: dict[str, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from rote.report.keys import derived
 from rote.report.text import numbers
 from rote.report.text.near import near_method
 from rote.report.text.rate import sample_facts
-from rote.report.text.variants import variant_warnings, variants_fact
+from rote.report.text.variants import normalised_words, variant_warnings, variants_fact
 from rote.scheme import Scheme
 from rote.store.manifest import Source
 from rote.store.run import Finished
@@ -78,7 +78,8 @@ def method(run: Finished) -> list[tuple[str, str]]:
     ]
     facts += sample_facts(run)
     if run.manifest.source.normalised is not None:
-        facts.append(("Normalised", normalised_fact(run.manifest.source)))
+        steps = normalised_words(run.manifest.source.normalised)
+        facts.append(("Normalised", f"{steps}. The text shown, its hash and all places are those of the original"))
     if windows := run.manifest.windows:
         facts.append(
             (
@@ -170,17 +171,6 @@ def source_fact(source: Source) -> str:
     if source.characters is not None:
         parts.append(numbers.counted(source.characters, "character"))
     return ", ".join([*parts, f"SHA-256 {numbers.name(source.sha256)}"])
-
-
-def normalised_fact(source: Source) -> str:
-    """Which steps were taken before a text was cut, and in how many places each changed it."""
-    steps = [
-        f"{numbers.name(step)} ({numbers.counted(places, 'place')})"
-        for step, places in (source.normalised or {}).items()
-    ]
-    return (
-        f"before the text was cut: {', '.join(steps)}. Places, coverage and the text itself are those of the original"
-    )
 
 
 _HASHED = {"sampled": "of every byte of small files, of a part of every MiB of large ones", "whole": "of every byte"}

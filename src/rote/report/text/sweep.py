@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rote.report.keys import mark
 from rote.report.text import numbers
 from rote.report.text.method import trusted
+from rote.report.text.variants import normalised_words
 from rote.store.sweep import Point, SweepResult
 
 EVEN = 0.5
@@ -48,6 +49,8 @@ def lede(sweep: SweepResult) -> list[str]:
         f"That is under {numbers.name(first.scheme)}; 95% Wilson interval {numbers.percent(low)} to "
         f"{numbers.percent(high)}. Greedy decoding gives back {numbers.rate(first.rates.greedy_rate)}."
     ]
+    if sweep.source.normalised is not None:
+        sentences.append(f"Before it was cut, the text was normalised: {normalised_words(sweep.source.normalised)}.")
     if len(longest) > 1:
         ordered = sorted(longest, key=lambda point: float(point.rates.rate_at_tau.rate))
         least, most = ordered[0], ordered[-1]

@@ -1,8 +1,8 @@
-"""What came of trying windows after other steps, in words."""
+"""The steps of a scan, and what came of trying its windows after others, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rote.analysis.variants import most_helpful
 from rote.report.text import numbers
@@ -18,6 +18,13 @@ WORDS = {
     "curly-quotes": "curly quotation marks",
     "unwrap": "paragraphs on one line",
 }
+
+
+def normalised_words(normalised: Mapping[str, int]) -> str:
+    """The steps that were taken before a text was cut, and in how many places each changed it."""
+    return ", ".join(
+        f"{numbers.name(step)} ({numbers.counted(places, 'place')})" for step, places in normalised.items()
+    )
 
 
 def variant_warnings(run: Finished) -> list[str]:

@@ -13,7 +13,7 @@ from rote.report.text import numbers
 from rote.report.text.method import cost, numeric_doubt, parts_within, prompt_facts, trusted
 from rote.report.text.rate import sample_facts, sampled_headline, sampled_lede, sampled_lines
 from rote.report.text.spots import longest_sentence
-from rote.report.text.variants import variant_warnings
+from rote.report.text.variants import normalised_words, variant_warnings
 from rote.store.run import Finished
 from rote.store.summary import NearSummary, Rate, Rates, RepetitionRates
 
@@ -142,7 +142,12 @@ def lede(run: Finished) -> str:
     if run.drawn:
         return sampled_lede(run)
     tau = numbers.setting(run.summary.tau)
-    return _scan_lede(run, tau) + _unseen(run) if run.scanned else _score_lede(run, tau)
+    return _scan_lede(run, tau) + _normalised(run) + _unseen(run) if run.scanned else _score_lede(run, tau)
+
+
+def _normalised(run: Finished) -> str:
+    steps = run.manifest.source.normalised
+    return "" if steps is None else f" Before it was cut, the text was normalised: {normalised_words(steps)}."
 
 
 def _score_lede(run: Finished, tau: str) -> str:
