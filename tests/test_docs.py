@@ -184,7 +184,7 @@ def test_score_guide_example_runs(workplace: Path, capsys: pytest.CaptureFixture
     (workplace / "examples.jsonl").write_text(lines, encoding="utf-8")
     (command,) = (line for where, line in rote_commands() if where == name(page) and "--prefix" in line)
     app(shlex.split(command)[1:], standalone_mode=False)
-    assert "1 of 2 examples can be extracted" in capsys.readouterr().out
+    assert "Extracted at τ = 0.001: train: 1 of 1 (100%); held-out: 0 of 1 (0%)." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("line", [line for _, line in rote_commands() if line.startswith("rote report ")])

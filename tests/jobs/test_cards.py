@@ -21,7 +21,7 @@ NAME = re.escape(MARKUP)
 TAU = "τ = 1e-60"
 HEADLINES = {
     "model": rf"{NAME} model: 277,664 parameters, float32 on cpu, BOS auto",
-    "scan": rf"No whole suffix of this text comes out with even odds, but (\d+) of its \1 windows can be .* at {TAU}\.",
+    "scan": rf"No window comes out with even odds, but all \d+ windows can be extracted at {TAU}; [\d.]+% of this .*\.",
     "score": rf"(\d+) of \1 examples can be extracted at {TAU}\.",
     "rate": rf"100% of examples from this corpus can be extracted at {TAU} \(95% interval .* to 100%\)\.",
     "unfinished run": rf"\S*/{NAME}/unfinished scan is unfinished \(3 of 3 shards stored\); run the command .*",

@@ -121,9 +121,9 @@ def _extracted(group: Rates) -> str:
 
 
 def _near_headline(run: Finished) -> str:
-    """What only comes near, beyond what comes out verbatim; nothing where that was not searched for."""
-    near = run.numbers.near
-    if near is None:
+    """What only comes near, beyond what comes out verbatim; nothing where that was not searched for, or is all."""
+    near, rates = run.numbers.near, run.numbers.rates
+    if near is None or rates.rate_at_tau.count == rates.examples:
         return ""
     tau, edits = numbers.setting(near.tau), numbers.counted(run.search.tolerance, "edit")
     if not near.unlocked.count:
