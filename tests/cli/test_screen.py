@@ -24,12 +24,13 @@ from rich.table import Table
 
 import rote
 from rote import Near, Run
+from rote.analysis.coverage import character_maximum, spans
 from rote.analysis.rates import log_prob_bounds
 from rote.analysis.strongest import strongest_rows
 from rote.cli.fit import print_lines, print_rows, print_table, wrap
 from rote.cli.screen import print_strip, print_summary
 from rote.report.text import numbers
-from rote.report.text.strip import LEVELS
+from rote.report.text.strip import LEVELS, levels
 from rote.report.text.terminal import PASSAGES, lanes, legend, passages, safe
 from rote.store.files import digest
 from rote.store.files import plain as as_json
@@ -269,11 +270,20 @@ def test_a_lower_bound_of_zero_is_blank(run: Run) -> None:
     assert np.isneginf(best[~np.isnan(best)]).all()
 
 
-def test_spots_show_the_same_strip(run: Run) -> None:
-    result = rote_here("spots", run.folder)
-    found = strips(result.out.splitlines())
-    assert found == strips(summary_of(run, piped()))
-    assert all(len(bars) == 100 - 11 for bars in found.values())
+def test_spots_show_the_strip_of_what_is_asked_for(run: Run) -> None:
+    same = strips(rote_here("spots", run.folder, "--at", "0.001").out.splitlines())
+    assert same == strips(summary_of(run, piped()))
+    found = {at: rote_here("spots", run.folder, "--at", str(at)).out for at in (0.001, 0.5, 1.0)}
+    best = character_maximum(*spans(run.scores), run.scores["log_prob"].to_numpy(), run.view.length)
+    for at, out in found.items():
+        bars = strips(out.splitlines())["verbatim"]
+        assert len(bars) == 100 - 11
+        assert [bar != " " for bar in bars] == [level is not None for level in levels(best, tau=at, count=len(bars))]
+        assert f"blank below p = {100 * at:g}% or not looked at" in " ".join(out.split())
+    shown = [strips(out.splitlines())["verbatim"].count(" ") for out in found.values()]
+    assert shown[0] < shown[1] < shown[2] == 100 - 11
+    whole = strips(rote_here("spots", run.folder, "--at", "0.5", "--span", "example").out.splitlines())["verbatim"]
+    assert whole.count(" ") < shown[1]  # prefixes as well
 
 
 # --- passages

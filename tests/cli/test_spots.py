@@ -148,6 +148,9 @@ def test_longer_windows_start_their_suffixes_in_hot_spots(scanned: Path, book: s
     result = rote_here("longer", scanned, *SMALL, "--at", "0.6")
     assert result.code == 0, result.err
     run = Run.open(f"{scanned}-longer")
+    assert "12 is a whole suffix: it may go on beyond" in " ".join(result.out.split())
+    assert "rote longer" not in result.out  # this is what made it
+    assert "10 is a whole suffix: rote longer looks further" in " ".join(rote_here("report", scanned).out.split())
     spots = hot_spots(finished_scan(scanned).rows, len(book), 0.6)
     everywhere = windows(book, bundled.tokenizer, Windows(prefix=5, suffix=12, stride=10))
     expected = [e for e in everywhere if any(spot.start <= (e.suffix_start or 0) < spot.end for spot in spots)]

@@ -104,8 +104,12 @@ def test_checking_a_run(ladder: Path) -> None:
     row = found["passages"][0]
     printed = rote_here("check", ladder, "--samples", "5", "--example", row["example_id"], "--show", "1")
     assert printed.code == 0, printed.err
-    for expected in (row["example_id"][:8], "95% interval", "expected by chance", "scheme", "generation 1"):
+    for expected in (row["example_id"][:8], "95% interval", "its p-value is", "scheme", "generation 1"):
         assert expected in printed.out
+    assert "computed probabilities" not in printed.out  # there is one
+    several = rote_here("check", ladder, "--samples", "5", "--passages", "2").out
+    assert "of 2 computed probabilities lie outside" in " ".join(several.split())
+    assert "expected by chance" in several
 
 
 def test_what_cannot_be_checked_is_said(ladder: Path, model: Any, tmp_path: Path) -> None:

@@ -128,8 +128,8 @@ def same_list(found: Any, stored: list[Any] | None, to: Format, name: str, outsi
 
 @pytest.mark.parametrize("to", TABLES)
 def test_every_row_comes_back(run: Run, to: Format, tmp_path: Path) -> None:
-    written = export(run.folder, to, out=tmp_path / "new/table")
-    assert written.files == (tmp_path / "new/table",)
+    written = export(run.folder, to, out=tmp_path / "table")
+    assert written.files == (tmp_path / "table",)
     rows, stored, manifest = read(written.files[0], to), run.scores.to_dicts(), run.manifest
     assert written.rows == len(rows) == len(stored) > 0
     passages = run.texts
@@ -180,6 +180,7 @@ def test_the_runs_have_what_is_hard_to_write(runs: dict[str, Run]) -> None:
 @pytest.mark.parametrize("to", [*TABLES, "lm-eval"])
 def test_the_same_export_is_the_same_bytes(runs: dict[str, Run], to: Format, tmp_path: Path) -> None:
     for name in ("one", "two"):
+        (tmp_path / name).mkdir()
         export(runs["near"].folder, to, out=tmp_path / name / "table")
     assert files(tmp_path / "one") == files(tmp_path / "two") != {}
 
@@ -241,7 +242,7 @@ def test_a_sweep(swept: Path, to: Format, tmp_path: Path) -> None:
             assert [float(row[f"{column}{end}"]) for end in ("", "_low", "_high")] == [rate["rate"], *rate["interval"]]
         cells = json.loads(row["np_table"]) if to == "csv" else row["np_table"]
         assert cells == point["rates"]["np_table"]
-    assert export(swept, to, out=tmp_path / "table", scheme="temperature=2").rows == 4
+    assert export(swept, to, out=tmp_path / "other", scheme="temperature=2").rows == 4
     with pytest.raises(InputError, match=r"no scheme 'x'; it has 'temperature=1 top_k=40', 'temperature=2'"):
         export(swept, to, scheme="x")
 
@@ -460,6 +461,39 @@ def test_nothing_of_the_run_is_written_over(name: str, runs: dict[str, Run]) -> 
     with pytest.raises(InputError, match=f"{name} is a file of .* itself; choose another"):
         export(folder, "parquet", out=folder / name)
     assert files(folder) == before
+
+
+@pytest.mark.parametrize("to", [*TABLES, "lm-eval"])
+def test_no_folder_is_made_on_the_way(to: Format, runs: dict[str, Run], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=re.escape(f"there is no folder {tmp_path / 'typo'}. Make it first")):
+        export(runs["stopped"].folder, to, out=tmp_path / "typo" / "table")
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_other_run_s_file_is_written_over(runs: dict[str, Run], swept: Path) -> None:
+    run, other = runs["stopped"].folder, runs["schemes"].folder
+    export(other, "csv")
+    for folder, name in ((other, "export.csv"), (other, "summary.json"), (other, "report.html"), (swept, "sweep.json")):
+        before = files(folder)
+        with pytest.raises(InputError, match=f"{name} is a file of .*{folder.name} itself; choose another"):
+            export(run, "csv", out=folder / name)
+        assert files(folder) == before
+    with pytest.raises(InputError, match=r"is among the scores of .*; choose another"):
+        export(run, "parquet", out=other / "scores" / "999999.parquet")
+    with pytest.raises(InputError, match=r"schemes is the folder of a run; choose another, such as .*schemes/lm-eval"):
+        export(run, "lm-eval", out=other)
+    (other / "export.csv").unlink()
+
+
+def test_only_what_is_called_an_export_is_written_over(runs: dict[str, Run], tmp_path: Path) -> None:
+    run, mine = runs["stopped"].folder, tmp_path / "results.csv"
+    mine.write_text("kept")
+    with pytest.raises(InputError, match=r"results\.csv is there already; choose another name, or delete it first"):
+        export(run, "csv", out=mine)
+    assert mine.read_text() == "kept"
+    for _ in range(2):  # the same command again
+        assert export(run, "csv").files == (run / "export.csv",)
+        assert export(run, "csv", out=tmp_path / "export.csv").rows
 
 
 def test_folders_that_cannot_be_exported(runs: dict[str, Run], tmp_path: Path) -> None:

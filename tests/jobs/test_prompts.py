@@ -59,7 +59,7 @@ def test_numbers_are_those_of_an_outside_computation(run: Run, bundled: Any) -> 
             assert len(row["ranks"]) == len(suffix)
         apart += [] if together else [line["id"]]
     assert apart == ["half"]
-    assert {len(reference.plain(line["target"], bundled.tokenizer)) for line in LINES} >= {1, 2}
+    assert {len(reference.plain(line["target"], bundled.tokenizer)) for line in LINES} == {1, 4, 8}
 
 
 def test_what_was_tokenised_apart_is_told(run: Run) -> None:
@@ -70,7 +70,7 @@ def test_what_was_tokenised_apart_is_told(run: Run) -> None:
     assert [entry.suffix_text for entry in run.examples] == [line["target"] for line in LINES]
     words = [plain(line) for line in summary_lines(run.view)]
     said = "in 1 of 5 examples the border falls inside a token: prompt and target were tokenised apart."
-    assert [line for line in words if line.startswith("prompts")][0].split(maxsplit=1)[1].startswith(said)
+    assert next(line for line in words if line.startswith("prompts")).split(maxsplit=1)[1].startswith(said)
     page = (run.folder / "report.html").read_text()
     assert "prompt and target were tokenised apart" in page
     assert page.count("inside a token</td>") == 1  # of the table of examples
@@ -92,7 +92,7 @@ def test_prompts_that_all_split_cleanly_are_told_so_in_the_method(bundled: Any, 
 
 def test_a_prompt_may_be_empty_where_there_is_a_bos(tiny_folder: Path, tmp_path: Path) -> None:
     model = rote.load(tiny_folder, ModelOptions(device="cpu", bos="never"))
-    with pytest.raises(InputError, match="'nothing' has an empty prefix and no BOS.* Give it a prompt, or a BOS"):
+    with pytest.raises(InputError, match=r"'nothing' has an empty prefix and no BOS.* Give it a prompt, or a BOS"):
         rote.score(model, LINES, out=tmp_path / "run")
 
 
@@ -144,7 +144,7 @@ def test_a_chat_is_scored_as_its_template_has_it(tmp_path: Path) -> None:
 
     (tmp_path / "model" / "chat_template.jinja").write_text(CHATML.replace("'\n'", "' \n'"))
     other = rote.load(tmp_path / "model", ModelOptions(device="cpu"))
-    with pytest.raises(RunError, match="chat.sha256"):
+    with pytest.raises(RunError, match=r"chat\.sha256"):
         rote.score(other, [{"prompt": "Who?", "target": "Me <|eos|>"}], chat=True, out=tmp_path / "run")
 
 

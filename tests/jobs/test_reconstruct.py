@@ -16,6 +16,7 @@ import pytest
 import rote
 from rote import InputError, Reconstruction, RunError, Writing
 from rote.analysis.similarity import similarity
+from rote.jobs.reconstruct import word_cut
 from rote.store.files import plain
 from rote.store.reconstruction import Break, StoredChunk
 from tests.cli.command import rote_here, rote_process
@@ -337,3 +338,30 @@ def test_a_context_that_is_none_is_refused(tiny_folder: Path, tmp_path: Path) ->
     assert "'--context'" in done.err
     assert "'frozen' is not one of 'sliding', 'anchored'" in done.err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("seed", "truth", "word"), [
+    ("Alice was be", "Alice was beginning to get", "be|ginning"),
+    ("Alice was beginning", "Alice was beginning to get", ""),
+    ("Alice was beginning to", "Alice was\r\nbeginning  to get", ""),
+    ("Alice\nwas beg", "Alice  was beginning", "beg|inning"),
+    ("was be", "what was be. Alice was beginning", ""),  # one place where a word ends is enough
+    ("Alice was", "Alice was, of course", ""),
+    ("another text", "Alice was beginning", ""),
+    ("café na", "un café naïf", "na|ïf"),
+    ("東京", "東京都は", ""),  # nobody knows where a word ends
+    ("the end", "the end", ""),
+    ("", "the end", ""),
+])  # fmt: skip
+def test_where_a_seed_ends(seed: str, truth: str, word: str) -> None:
+    assert word_cut(seed, truth) == word
+
+
+def test_a_seed_that_ends_inside_a_word_is_warned_of(model: Any, tmp_path: Path) -> None:
+    cut = f"{SEED} so ver"
+    found = rote.reconstruct(model, cut, out=tmp_path, truth=f"{SEED} so very tired of it", writing=SMALL)
+    (warning,) = found.summary.warnings
+    assert warning.startswith("the seed ends inside a word of the truth (ver|y): ")
+    assert warning in (tmp_path / "report.html").read_text()
+    whole = rote.reconstruct(model, cut, out=tmp_path, truth=f"{SEED} so ver y tired of it", writing=SMALL)
+    assert not whole.summary.warnings

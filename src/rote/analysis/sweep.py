@@ -34,8 +34,8 @@ def shortened(scores: pl.DataFrame, suffix: int) -> pl.DataFrame:
     if (lengths < suffix).any():
         row = scores.row(int((lengths < suffix).arg_max() or 0), named=True)
         raise InputError(
-            f"example {row['example_id']!r} has a suffix of {counted(len(row['token_log_probs']), 'token')}, fewer than "
-            f"{suffix}."
+            f"example {row['example_id']!r} has a suffix of {counted(len(row['token_log_probs']), 'token')}, fewer "
+            f"than {suffix}."
         )
     if missing := set(scores["example_id"]) - set(scores.filter(pl.col("scheme") == GREEDY)["example_id"]):
         raise InputError(f"example {min(missing)!r} has no row of the greedy scheme; score with rote.GREEDY as well.")

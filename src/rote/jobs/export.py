@@ -169,17 +169,16 @@ def _target(folder: Path, to: Format, out: str | Path | None) -> Path:
         raise InputError(
             f"{argument('out')} {path} is a folder; give the name of a file, such as {path / default.name}."
         )
-    own = path.resolve() == default.resolve()
-    _refuse_no_folder(path)
-    if path.exists() and not own:
+    if path.exists() and path.resolve() != default.resolve():
         if (other := _owner(path)) is not None:
             raise InputError(f"{argument('out')} {path} is a file of {other} itself; choose another.")
         if path.name != default.name:
             raise InputError(f"{argument('out')} {path} is there already; choose another name, or delete it first.")
+    _refuse_place(path)
     return path
 
 
-def _refuse_no_folder(path: Path) -> None:
+def _refuse_place(path: Path) -> None:
     """Refuse a place that only a slip of the keyboard can mean: in a folder that is not there, or among the shards."""
     if not path.parent.is_dir():
         raise InputError(
@@ -255,7 +254,7 @@ def _export_harness(run: Run, out: Path, schemes: Sequence[str], tell: Progress,
     """The folder that lm-evaluation-harness writes: OUT/MODEL with results_DATE.json and samples_TASK_DATE.jsonl."""
     manifest, passages = run.manifest, run.texts
     folder = out / folder_name(manifest.model.name)
-    _refuse_no_folder(out)
+    _refuse_place(out)
     if _holds_results(out):
         raise InputError(f"{argument('out')} {out} is the folder of a run; choose another, such as {out / 'lm-eval'}.")
     make_folder(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import unicodedata
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -237,13 +238,20 @@ def word_cut(seed: str, truth: str) -> str:
     place at which a word ends is enough.
     """
     tail = r"\s+".join(map(re.escape, seed.split()[-LAST:]))
-    ends = [match.end() for match in re.finditer(f"(?={tail})", truth)] if tail else []
-    ends = [match.end() for start in ends if (match := re.compile(tail).match(truth, start))]
-    inside = [end for end in ends if re.match(r"\w\w", truth[end - 1 : end + 1])]
-    if not inside or len(inside) < len(ends):
+    words = [
+        (re.search(r"\w*$", truth[: m.end()]), re.match(r"\w*", truth[m.end() :])) for m in re.finditer(tail, truth)
+    ]
+    halves = [(begun[0], rest[0]) for begun, rest in words if begun is not None and rest is not None]
+    if not halves or not all(begun and rest and _spaced(begun[-1]) and _spaced(rest[0]) for begun, rest in halves):
         return ""
-    first, rest = re.findall(r"\w+$", truth[: inside[0]]), re.findall(r"^\w+", truth[inside[0] :])
-    return f"{first[0]}|{rest[0]}"
+    return "|".join(halves[0])
+
+
+def _spaced(letter: str) -> bool:
+    """Whether its script sets words apart; of the others nobody knows where a word ends."""
+    return not unicodedata.name(letter, "").startswith(
+        ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
+    )
 
 
 def _similarity(compared: Similarity) -> SimilarityNumbers:

@@ -491,6 +491,8 @@ def test_numbers_for_people() -> None:
     ]
     assert numbers.one_in(math.log(1 / 32)) == "1 in 32 prompts"
     assert numbers.one_in(math.log(0.99)) == "nearly every prompt"
+    assert numbers.one_in(math.log(0.7463)) == "75% of prompts"
+    assert numbers.one_in(math.log(0.5)) == "1 in 2 prompts"
     assert numbers.expected_prompts(math.log(3.1e-7)) == "3.23 million"
     assert numbers.expected_prompts(-math.inf) == numbers.prompts_for(-math.inf, 0.9) == "never"
     assert numbers.expected_prompts(-1000 * math.log(10)) == "1.0e+1000"
