@@ -21,7 +21,6 @@ from rote.progress import Progress, stopping
 from rote.scheme import Scheme
 from rote.store.files import FORMAT, locked, now
 from rote.store.manifest import Manifest, NearSearch, Sampling, ScannedWindows, Source, SweptLengths, made_with
-from rote.store.open import open_run
 from rote.store.run import add_shard, begin, finish, has_shard
 from rote.store.table import CandidateColumns, NearColumns, ShardFacts
 from rote.tokens import Example
@@ -62,7 +61,7 @@ def resumable(folder: Path) -> Iterator[None]:
     """Where a run is stopped by hand, say how far it has come."""
 
     def left() -> str:
-        stored = open_run(folder).progress() if (folder / "manifest.json").exists() else "nothing stored yet"
+        stored = Run.open(folder).progress() if (folder / "manifest.json").exists() else "nothing stored yet"
         return f"{stored} in {folder}. Run the same command again to go on."
 
     with stopping(left):
@@ -172,7 +171,7 @@ def complete(folder: Path, manifest: Manifest, content: Mapping[str, bytes], job
                 _score_shard(folder, index, part, job, _from(tell, index * size, total))
             tell("scored", index * size + len(part), total)
         run = Run(folder)
-        finish(folder, summarise(manifest, run.scores, run.facts()))
+        finish(folder, summarise(run.manifest, run.scores, run.facts()))
         run.report(progress=tell)
     return run
 
