@@ -15,6 +15,7 @@ from rote import Near, Run, Scheme
 from rote.report.text.comparison import moved_facts
 from rote.store.comparison import MovedPassage
 from tests.cli.command import rote_here
+from tests.seals import reseal
 
 CUT = rote.Windows(prefix=20, suffix=20, stride=50)
 
@@ -77,9 +78,14 @@ def test_report_writes_a_comparison_anew(folders: Path, tmp_path: Path, monkeypa
     (tmp_path / "comparison.json").write_text(json.dumps(stored))
     changed = rote_here("report", tmp_path)
     assert changed.code == 1
+    assert f"{tmp_path}/comparison.json is not what was sealed" in " ".join(changed.err.split())
+    reseal(tmp_path)
+    changed = rote_here("report", tmp_path)
+    assert changed.code == 1
     assert "no longer those that were compared" in " ".join(changed.err.split())
     assert (tmp_path / "report.html").read_bytes() == before["report.html"]
     (tmp_path / "comparison.json").write_text("{}")
+    reseal(tmp_path)
     assert "Compare the runs again: rote compare." in rote_here("report", tmp_path).err
 
 

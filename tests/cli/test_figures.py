@@ -15,7 +15,9 @@ import pytest
 import rote
 from rote import Near, Run, Scheme
 from rote.report.figures.run import RUN_FIGURES
+from rote.store.seal import write_seal
 from tests.cli.command import Result, rote_here
+from tests.seals import reseal, unfinish
 
 pytest.importorskip("matplotlib")
 CUT = rote.Windows(prefix=20, suffix=20, stride=50)
@@ -153,29 +155,38 @@ def test_what_is_no_result_folder_is_refused(folders: Path, tmp_path: Path) -> N
 
 def test_an_unfinished_run_is_refused(folders: Path, tmp_path: Path) -> None:
     run = shutil.copytree(folders / "near", tmp_path / "run")
-    (run / "summary.json").unlink()
+    unfinish(run)
     assert "is unfinished" in refused(run)
     assert not (run / "figures").exists()
     text = shutil.copytree(folders / "written", tmp_path / "text")
-    (text / "summary.json").unlink()
+    unfinish(text)
     assert "is unfinished" in refused(text)
 
 
 def test_a_damaged_comparison_is_refused(folders: Path, tmp_path: Path) -> None:
     broken = shutil.copytree(folders / "compared", tmp_path / "broken")
     (broken / "differences.parquet").write_bytes(b"nothing")
+    assert "differences.parquet is not what was sealed" in refused(broken)
+    reseal(broken)
     assert "Run rote compare again." in refused(broken)
     (broken / "differences.parquet").unlink()
+    assert "differences.parquet is gone, and the seal of" in refused(broken)
+    reseal(broken)
     assert "Run rote compare again." in refused(broken)
     old = shutil.copytree(folders / "compared", tmp_path / "old")
     (old / "comparison.json").write_text("{}")
-    said = "comparison.json names no format, but this version of Rote reads format 4. Compare the runs again"
+    assert "comparison.json is not what was sealed" in refused(old)
+    reseal(old)
+    said = "comparison.json names no format, but this version of Rote reads format 5. Compare the runs again"
     assert said in refused(old)
-    (old / "comparison.json").write_text('{"format": 4, "kind": "scan"}')
+    (old / "comparison.json").write_text('{"format": 5, "kind": "scan"}')
+    reseal(old)
     said = "comparison.json is damaged: Object missing required field `source`. Compare the runs again: rote compare."
     assert said in refused(old)
     (tmp_path / "sweep").mkdir()
-    (tmp_path / "sweep/sweep.json").write_text('{"format": 4, "kind": "sweep"}')
+    (tmp_path / "sweep/sweep.json").write_text('{"format": 5, "kind": "sweep"}')
+    assert "sweep has no seal.json, so nothing says whether its files are as they were" in refused(tmp_path / "sweep")
+    write_seal(tmp_path / "sweep", ["sweep.json"])
     said = "sweep.json is damaged: Object missing required field `model`. Run the command that made the sweep again."
     assert said in refused(tmp_path / "sweep")
 

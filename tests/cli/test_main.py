@@ -377,7 +377,7 @@ def test_scan_and_report(bundled: Any, alice: str, tmp_path: Path) -> None:
     for name in ("rates", "coverage", "scheme", "bos", "uncertainty", "cost", "report"):
         assert re.search(rf"^{name} ", result.out, re.MULTILINE)
     assert {p.name for p in out.iterdir()} == {
-        ".lock", "manifest.json", "report.html", "scores", "summary.json", "text.txt"
+        ".lock", "manifest.json", "report.html", "scores", "seal.json", "summary.json", "text.txt"
     }  # fmt: skip
 
     page = (out / "report.html").read_bytes()

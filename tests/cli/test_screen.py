@@ -36,6 +36,7 @@ from rote.store.files import digest
 from rote.store.files import plain as as_json
 from rote.store.table import SCHEMA
 from tests.cli.command import rote_here
+from tests.seals import reseal
 
 WIDTHS = (20, 40, 80, 200)
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -83,7 +84,7 @@ def summary_of(run: Run, console: Console) -> list[str]:
 
 
 def paths(run: Run) -> list[str]:
-    return [f"report   {run.folder / 'report.html'}", f"table    {run.folder / 'scores'}"]
+    return [f"report   {run.folder / 'report.html'}", f"table    {run.folder / 'scores'}", f"seal     {run.seal.id}"]
 
 
 # --- fitting the window
@@ -94,8 +95,8 @@ def paths(run: Run) -> list[str]:
 def test_every_line_fits(width: int, name: str, request: pytest.FixtureRequest) -> None:
     shown: Run = request.getfixturevalue(name)
     lines = summary_of(shown, window(width))
-    assert lines[-2:] == paths(shown)  # in one piece, to be copied
-    for line in lines[:-2]:
+    assert lines[-3:] == paths(shown)  # in one piece, to be copied
+    for line in lines[:-3]:
         assert cell_len(line) <= width, line
         assert line == line.rstrip()
 
@@ -357,6 +358,7 @@ def nasty(scored: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
     manifest["source"]["text_sha256"] = digest(content)
     manifest["model"]["name"] = NASTY["escape"] + NASTY["override"] + NASTY["wide"]
     (folder / "manifest.json").write_text(json.dumps(manifest))
+    reseal(folder)
     return Run(folder)
 
 
@@ -384,7 +386,8 @@ def check_safe(out: Console, width: int) -> None:
     shown = ESCAPE.sub("", printed(out))
     assert not [c for c in shown if unicodedata.category(c) == "Cc" and c != "\n"]
     assert not [c for c in shown if unicodedata.bidirectional(c) in TURNING]
-    assert all(cell_len(line) <= width for line in shown.split("\n") if not line.startswith(("report ", "table ")))
+    copied = ("report ", "table ", "seal ")
+    assert all(cell_len(line) <= width for line in shown.split("\n") if not line.startswith(copied))
 
 
 def test_in_a_pipe_foreign_text_is_safe_as_well(nasty: Run) -> None:

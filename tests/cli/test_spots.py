@@ -22,6 +22,7 @@ from tests import tiny
 from tests.cli.command import Result, rote_here, rote_process
 from tests.fakes import HashModel
 from tests.jobs.support import same_table, wait_for_shards
+from tests.seals import reseal, unfinish
 
 SMALL = ("--prefix", "5", "--suffix", "12", "--device", "cpu")
 SMALL_SHARDS = "import rote.jobs.engine; rote.jobs.engine.SHARD_FLOPS['cpu'] = 1.0"
@@ -132,11 +133,15 @@ def test_folders_that_are_no_finished_scan(command: str, scanned: Path, bundled:
     )
     refused(rote_here(command, tmp_path), "not a run folder")
     unfinished = Path(shutil.copytree(scanned, tmp_path / "unfinished"))
-    (unfinished / "summary.json").unlink()
+    unfinish(unfinished)
     refused(rote_here(command, unfinished), "is unfinished")
     without = Path(shutil.copytree(scanned, tmp_path / "without"))
     (without / "text.txt").unlink()
-    refused(rote_here(command, without), "text.txt is gone")
+    refused(
+        rote_here(command, without), f"{without}/text.txt is gone, and the seal", "run the command that made the run"
+    )
+    reseal(without)
+    refused(rote_here(command, without), "text.txt is gone; run the scan again to restore it")
     rote.score(bundled, [rote.Example("x", (1, 2), (3,))], out=tmp_path / "scores")
     refused(rote_here(command, tmp_path / "scores"), "is a score run", "rote scan")
 
@@ -277,4 +282,6 @@ def test_another_text_than_the_one_scored_is_refused(command: str, scanned: Path
     shutil.copytree(scanned, tmp_path / "run")
     text = (tmp_path / "run/text.txt").read_text(encoding="utf-8")
     (tmp_path / "run/text.txt").write_text(text.replace("a", "e", 1), encoding="utf-8")
+    refused(rote_here(command, tmp_path / "run"), "run/text.txt is not what was sealed", "Put the right file back")
+    reseal(tmp_path / "run")
     refused(rote_here(command, tmp_path / "run"), "is not the text that was scored")

@@ -11,6 +11,7 @@ import rote
 from rote import Draw, Example, Near, Run, Writing
 from rote.jobs import engine
 from tests.jobs.support import HOSTILE, MARKUP, SIZES
+from tests.seals import unfinish
 
 DRAW = Draw(documents=4, examples=3, runs=2, prefix=8, suffix=6)
 WRITING = Writing(tokens=60, step=5, beams=1, context_tokens=30)
@@ -74,7 +75,7 @@ def results(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     )
     for name, done in (("scan", scan), ("written", written)):
         shutil.copytree(done.folder, folder / f"unfinished {name}")
-        (folder / f"unfinished {name}/summary.json").unlink()
+        unfinish(folder / f"unfinished {name}")
     return {
         "model": model,
         "scan": scan,

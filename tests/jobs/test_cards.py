@@ -15,6 +15,7 @@ import rote
 from rote.report.text.terminal import passages
 from tests.jobs.support import MARKUP
 from tests.report.page.test_run import Outline, words
+from tests.seals import reseal
 
 TAGS = {"div", "span", "table", "thead", "tbody", "tr", "th", "td", "svg", "rect", "i", "sub", "details", "summary"}
 NAME = re.escape(MARKUP)
@@ -150,6 +151,8 @@ def test_a_folder_that_is_damaged_says_so(results: dict[str, Any], tmp_path: Pat
     folder = tmp_path / "gone"
     shutil.copytree(results["scan"].folder, folder)
     (folder / "text.txt").unlink()
+    assert said(rote.open(folder)).startswith(f"{folder}/text.txt is gone, and the seal of {folder} names it. Put it")
+    reseal(folder)
     assert said(rote.open(folder)).startswith(f"cannot read {folder}/text.txt: it is gone. Run the command that made")
 
 

@@ -18,6 +18,7 @@ from rote.jobs.check import check
 from rote.models.huggingface import HuggingFaceModel
 from tests import tiny
 from tests.cli.command import rote_here
+from tests.seals import reseal
 
 
 @pytest.fixture(scope="module")
@@ -141,13 +142,15 @@ def test_greedy_decoding_has_nothing_to_spread_over(model: Any, text: str, tmp_p
 
 
 def test_a_scan_s_windows_are_cut_again_as_they_were(tiny_folder: Path, text: str, tmp_path: Path) -> None:
-    from rote.jobs.check import _examples
-
     model = rote.load(tiny_folder, rote.ModelOptions(device="cpu"))
     run = rote.scan(model, text, out=tmp_path, windows=rote.Windows(prefix=8, suffix=6, stride=10))
     cut = rote.windows(text, model.tokenizer, rote.Windows(prefix=8, suffix=6, stride=10))
-    again = _examples(run, model.tokenizer, run.scores)
-    assert [(e.id, e.prefix, e.suffix) for e in again] == [(e.id, e.prefix, e.suffix) for e in cut]
+    assert run.cut(run.scores, model.tokenizer) == cut  # places and all
+    some = run.scores[[7, 3, 3]]
+    assert [e.start for e in run.cut(some, model.tokenizer)] == some["start"].to_list()
     (tmp_path / "text.txt").write_text("changed")
+    with pytest.raises(rote.RunError, match=r"text\.txt is not what was sealed"):
+        rote.Run(tmp_path).cut(run.scores, model.tokenizer)
+    reseal(tmp_path)
     with pytest.raises(rote.RunError, match="not the text that was scored"):
-        _examples(rote.Run(tmp_path), model.tokenizer, run.scores)
+        rote.Run(tmp_path).cut(run.scores, model.tokenizer)

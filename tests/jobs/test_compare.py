@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from rote.report.text.words import summary_lines
 from rote.store.files import plain
 from tests import tiny
 from tests.jobs.support import SIZES, files
+from tests.seals import reseal
 
 SCHEMES = [Scheme(), Scheme(0.5, top_k=5)]
 
@@ -164,8 +166,12 @@ def test_what_cannot_be_compared_at_all(folders: Path, tmp_path: Path, monkeypat
     with pytest.raises(InputError, match="at most 2 runs"):
         compare([one, folders / "schemes"])
     monkeypatch.setattr("rote.store.files.FORMAT", 99)
-    with pytest.raises(RunError, match=r"manifest\.json has format 4, but this version of Rote reads format 99"):
+    with pytest.raises(RunError, match=r"seal\.json has format 5, but this version of Rote reads format 99"):
         compare([one, folders / "other"])
+    shutil.copytree(one, tmp_path / "unsealed")
+    (tmp_path / "unsealed/seal.json").unlink()  # as in earlier formats
+    with pytest.raises(RunError, match=r"manifest\.json has format 5, but this version of Rote reads format 99"):
+        compare([tmp_path / "unsealed", folders / "other"])
 
 
 def test_unfinished_runs_are_refused(folders: Path, tmp_path: Path) -> None:
@@ -180,15 +186,24 @@ def test_texts_that_were_changed_are_refused(model: Any, text: str, tmp_path: Pa
     """What is shown must be what was measured."""
     run = rote.scan(model, text[:300], out=tmp_path / "run", windows=SIZES)
     (run.folder / "text.txt").write_text(text[:300].upper())
+    with pytest.raises(RunError, match=r"text\.txt is not what was sealed"):
+        show([run.folder], example="w0")
+    reseal(run.folder)
     with pytest.raises(RunError, match=r"text\.txt is not the text that was scored"):
         show([run.folder], example="w0")
     scored = rote.score(model, [Example("a", (5, 6), (7, 8))], out=tmp_path / "scored")
     (scored.folder / "examples.jsonl").write_text("{")
+    with pytest.raises(RunError, match=r"examples\.jsonl is not what was sealed"):
+        show([scored.folder], example="a")
+    reseal(scored.folder)
     with pytest.raises(RunError, match=r"examples\.jsonl does not hold the examples that were scored"):
         show([scored.folder], example="a")
     manifest = plain(run.manifest)
     del manifest["schemes"]
     (run.folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(RunError, match=r"manifest\.json is not what was sealed"):
+        show([run.folder], example="w0")
+    reseal(run.folder)
     with pytest.raises(
         RunError, match=r"manifest\.json is damaged: Object missing required field `schemes`\. Make the"
     ):
@@ -198,7 +213,9 @@ def test_texts_that_were_changed_are_refused(model: Any, text: str, tmp_path: Pa
 def test_what_is_written(folders: Path, tmp_path: Path) -> None:
     found = compare([folders / "plain", folders / "other"])
     page = found.write(tmp_path / "out")
-    assert set(files(tmp_path / "out")) == {"comparison.json", "differences.parquet", "differences.csv", "report.html"}
+    assert set(files(tmp_path / "out")) == {
+        "comparison.json", "differences.parquet", "differences.csv", "report.html", "seal.json",
+    }  # fmt: skip
     assert json.loads((tmp_path / "out/comparison.json").read_text()) == plain(found.result)
     stored = pl.read_parquet(tmp_path / "out/differences.parquet")
     assert stored.equals(found.table)
@@ -331,6 +348,7 @@ def test_without_its_tokenizer_a_passage_has_no_token_texts(model: Any, text: st
         ({"name": "no/such"}, "not on this machine"),
     ):
         (run.folder / "manifest.json").write_text(json.dumps({**manifest, "model": {**manifest["model"], **change}}))
+        reseal(run.folder)
         (shown,) = show([run.folder], example="w0").runs
         assert reason in (shown.tokens_unknown or "")
         assert {token.text for token in shown.tokens} == {None}

@@ -29,6 +29,7 @@ from rote.store.files import plain
 from tests.cli.command import rote_here
 from tests.corpus.corpora import write_jsonl, write_texts
 from tests.jobs.support import SIZES, files
+from tests.seals import reseal
 
 TABLES: tuple[Format, ...] = ("csv", "jsonl", "parquet")
 FLOAT32 = ("token_log_probs", "base_log_probs", "margins")
@@ -401,6 +402,7 @@ def test_the_model_s_name_becomes_a_folder_s(name: str, folder: str, runs: dict[
     manifest = plain(run.manifest)
     manifest["model"]["name"] = name
     (run.folder / "manifest.json").write_text(json.dumps(manifest))
+    reseal(run.folder)
     written = export(run.folder, "lm-eval", out=tmp_path / "out")
     assert {path.parent for path in written.files} == {tmp_path / "out" / folder}
 
@@ -410,6 +412,7 @@ def test_a_source_s_name_becomes_a_file_s(runs: dict[str, Run], tmp_path: Path) 
     manifest = plain(run.manifest)
     manifest["source"]["name"] = "漢" * 80 + "/../x.txt"
     (run.folder / "manifest.json").write_text(json.dumps(manifest))
+    reseal(run.folder)
     written = export(run.folder, "lm-eval", out=tmp_path / "out")
     assert all(len(path.name.encode()) < 255 for path in written.files)
     assert {path.parent.parent for path in written.files} == {tmp_path / "out"}
@@ -435,7 +438,7 @@ def test_the_command(runs: dict[str, Run], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (["--to", "xlsx"], 2, ["'--to'", "'xlsx' is not one of 'csv', 'jsonl', 'parquet', 'lm-eval'"]),
+        (["--to", "xlsx"], 2, ["'--to'", "'xlsx' is not one of 'csv', 'jsonl', 'parquet', 'lm-eval', 'evidence'"]),
         (["--to", "csv", "--scheme", "top_k=1"], 1, ["has no scheme 'top_k=1'", "it has 'temperature=1 top_k=40'"]),
         (["--to", "csv", "--out", "."], 1, ["is a folder", "give the name of a file"]),
     ],
@@ -449,12 +452,12 @@ def test_bad_options(options: list[str], code: int, words: list[str], runs: dict
 
 
 def test_a_format_that_is_none(runs: dict[str, Run], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="to must be csv, jsonl, parquet or lm-eval, not 'xlsx'"):
+    with pytest.raises(InputError, match="to must be csv, jsonl, parquet, lm-eval or evidence, not 'xlsx'"):
         export(runs["stopped"], "xlsx", out=tmp_path / "out")  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "text.txt", "scores/000000.parquet", "summary.json"])
+@pytest.mark.parametrize("name", ["manifest.json", "text.txt", "scores/000000.parquet", "summary.json", "seal.json"])
 def test_nothing_of_the_run_is_written_over(name: str, runs: dict[str, Run]) -> None:
     folder = runs["stopped"].folder
     before = files(folder)
@@ -503,18 +506,28 @@ def test_folders_that_cannot_be_exported(runs: dict[str, Run], tmp_path: Path) -
     run = Run(shutil.copytree(runs["schemes"].folder, tmp_path / "run"))
     shard = run.shards()[1]
     content = shard.read_bytes()
+    text = run.folder / "text.txt"
+    moved = text.rename(tmp_path / "text.txt")
+    with pytest.raises(RunError, match=r"text\.txt is gone, and the seal of .* names it\. Put it back"):
+        export(run.folder, "jsonl")
+    reseal(run.folder)
+    with pytest.raises(RunError, match=r"cannot read .*text\.txt"):
+        export(run.folder, "jsonl")
+    moved.rename(text)
     shard.write_bytes(content[:-50])
+    with pytest.raises(RunError, match=r"000001\.parquet is not what was sealed.* delete it and run the command"):
+        export(run.folder, "csv")
+    reseal(run.folder)
     with pytest.raises(RunError, match=r"000001\.parquet is damaged"):
         export(run.folder, "csv")
     assert not list(run.folder.glob(".*part"))
     assert not (run.folder / "export.csv").exists()
     shard.unlink()
+    with pytest.raises(RunError, match=r"000001\.parquet is gone, and the seal of .* names it\. Put it back"):
+        export(run.folder, "csv")
+    reseal(run.folder)
     with pytest.raises(RunError, match="unfinished"):
         export(run.folder, "csv")
-    shard.write_bytes(content)
-    (run.folder / "text.txt").unlink()
-    with pytest.raises(RunError, match=r"cannot read .*text\.txt"):
-        export(run.folder, "jsonl")
 
 
 @pytest.mark.parametrize("to", [*TABLES, "lm-eval"])

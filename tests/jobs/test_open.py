@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,11 @@ from rich.console import Console
 import rote
 from rote import Reconstruction, Run, RunError, SavedComparison, Sweep
 from rote.cli.screen import print_summary
+from rote.store.seal import read_seal
 from rote.store.table import read_shard
 from tests.cli.command import rote_here
 from tests.jobs.support import SIZES, files
+from tests.seals import reseal, unfinish
 
 pytest.importorskip("matplotlib")
 SEED = "Alice was beginning to get very tired of sitting by her sister on the"
@@ -118,12 +120,12 @@ def test_what_was_opened_says_what_the_files_say(made: Path) -> None:
 
 
 def test_every_json_file_says_its_format(made: Path) -> None:
-    names = ("manifest.json", "summary.json", "sweep.json", "comparison.json")
+    names = ("manifest.json", "summary.json", "sweep.json", "comparison.json", "seal.json")
     found = [path for name in names for path in made.rglob(name)]
     assert Counter(path.name for path in found) == {
-        "manifest.json": 6, "summary.json": 6, "sweep.json": 1, "comparison.json": 1,
+        "manifest.json": 6, "summary.json": 6, "sweep.json": 1, "comparison.json": 1, "seal.json": 8,
     }  # fmt: skip
-    assert {json.loads(path.read_text())["format"] for path in found} == {4}
+    assert {json.loads(path.read_text())["format"] for path in found} == {5}
 
 
 def test_what_is_none_of_them_is_said(tmp_path: Path) -> None:
@@ -140,7 +142,7 @@ def test_what_is_none_of_them_is_said(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("[")
     with pytest.raises(RunError, match=r"cannot read .*manifest\.json: .* Delete the run folder and start anew\."):
         rote.open(tmp_path)
-    (tmp_path / "manifest.json").write_text('{"format": 4, "kind": "novel"}')
+    (tmp_path / "manifest.json").write_text('{"format": 5, "kind": "novel"}')
     with pytest.raises(RunError, match=r"manifest\.json is damaged: Invalid enum value 'novel' - at `\$\.kind`\. Make"):
         rote.open(tmp_path).report()
 
@@ -148,7 +150,7 @@ def test_what_is_none_of_them_is_said(tmp_path: Path) -> None:
 def test_what_is_unfinished_is_opened_and_says_so(copied: Callable[[str], Path]) -> None:
     run, written = copied("run"), copied("reconstruction")
     for folder, progress in ((run, "4 of 4 shards stored"), (written, "tokens stored")):
-        (folder / "summary.json").unlink()
+        unfinish(folder)
         opened = rote.open(folder)
         assert isinstance(opened, Run | Reconstruction)
         assert opened.progress().endswith(progress)
@@ -191,12 +193,12 @@ REQUIRED: dict[tuple[str, str], tuple[str | int, ...]] = {
     ("reconstruction", "summary.json"): ("similarity", "word_ratio"),
 }
 """By kind of folder and file: a field that must be there, however deep."""
+NEVER_READ = (("run", "summary.json"), ("scored", "summary.json"))
+"""Files that are written for other programs: what they say is worked out anew."""
 
 FIXES = {
     ("run", "manifest.json"): "Make the run anew, in another folder.",
     ("near", "manifest.json"): "Make the run anew, in another folder.",
-    ("run", "summary.json"): "Run the command that made the run again to restore it.",
-    ("scored", "summary.json"): "Run the command that made the run again to restore it.",
     ("sweep", "sweep.json"): "Run the command that made the sweep again.",
     ("comparison", "comparison.json"): "Compare the runs again: rote compare.",
     ("reconstruction", "manifest.json"): "Delete the folder and start anew.",
@@ -206,9 +208,9 @@ FIXES = {
 
 def damages(kind: str, name: str, content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """What a file may hold instead, and what is then said of it."""
-    reads = "but this version of Rote reads format 4"
-    yield json.dumps({**content, "format": 3}), f"has format 3, {reads}"
-    yield json.dumps({**content, "format": "4"}), f"has format '4', {reads}"
+    reads = "but this version of Rote reads format 5"
+    yield json.dumps({**content, "format": 4}), f"has format 4, {reads}"
+    yield json.dumps({**content, "format": "5"}), f"has format '5', {reads}"
     yield json.dumps({key: value for key, value in content.items() if key != "format"}), f"names no format, {reads}"
     yield json.dumps({**content, "model" if "model" in content else "source": "x"}), "Expected `object`, got `str` - at"
     yield json.dumps({**content, "kind": None}), "is damaged: "
@@ -224,21 +226,34 @@ def test_a_file_of_another_format_or_damaged_is_refused_by_every_command(
     commands: list[list[str | Path]] = [["report", folder], ["figures", folder, "--out", out]]
     if kind != "reconstruction":  # which has nothing to export, whatever its files say
         commands += [["export", folder, "--to", to, "--out", out] for to in ("csv", "parquet")]
-    content = json.loads((folder / name).read_text())
+    content, page = json.loads((folder / name).read_text()), (folder / "report.html").read_text()
+    seal = read_seal(folder).id
     for damaged, cause in damages(kind, name, content):
         if '"kind": null' in damaged and (kind, name) == ("reconstruction", "manifest.json"):
             continue  # what it holds is then not known
         (folder / name).write_text(damaged)
-        before = files(folder)
         for command in commands:
-            result = rote_here(*command)
-            assert (result.code, result.out) == (1, ""), command
-            assert len(result.err.strip().splitlines()) == 1, result.err
-            assert result.err.startswith(f"error: {folder / name} ")
-            assert cause in result.err
-            assert result.err.strip().endswith(FIXES[kind, name])
-            assert files(folder) == before
-            assert not out.exists()
+            changed = "is not what was sealed: it was changed afterwards"
+            refused(command, folder, out, folder / name, changed, "run the command that made the run again.")
+        reseal(folder)
+        if (kind, name) in NEVER_READ:
+            run = Run.open(folder)
+            assert run.report().read_text() == page.replace(seal, run.seal.id)
+            continue
+        for command in commands:
+            refused(command, folder, out, folder / name, cause, FIXES[kind, name])
+
+
+def refused(command: Sequence[str | Path], folder: Path, out: Path, named: Path, cause: str, fix: str) -> None:
+    before = files(folder)
+    result = rote_here(*command)
+    assert (result.code, result.out) == (1, ""), command
+    assert len(result.err.strip().splitlines()) == 1, result.err
+    assert result.err.startswith(f"error: {named} ")
+    assert cause in result.err
+    assert result.err.strip().endswith(fix)
+    assert files(folder) == before
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(
@@ -248,7 +263,7 @@ def test_running_the_command_again_restores_what_was_damaged(
     kind: str, name: str, copied: Callable[[str], Path], remake: dict[str, Callable[[Path], object]]
 ) -> None:
     folder = copied(kind)
-    content = json.loads((folder / name).read_text())
+    content, seal = json.loads((folder / name).read_text()), (folder / "seal.json").read_bytes()
     for damaged in ("{", "[]", json.dumps({**content, "format": 3}), without(content, "model")):
         (folder / name).write_text(damaged)
         with pytest.raises(RunError, match=re.escape(str(folder / name))):
@@ -256,12 +271,14 @@ def test_running_the_command_again_restores_what_was_damaged(
         before = {path: path.read_bytes() for path in folder.rglob("*.parquet")}
         remake[kind](folder)
         assert {path: path.read_bytes() for path in folder.rglob("*.parquet")} == before
+        assert (folder / "seal.json").read_bytes() == seal
         rote.open(folder).report()
 
 
 def test_a_manifest_with_an_option_that_cannot_be_is_damaged(copied: Callable[[str], Path]) -> None:
     path = copied("reconstruction") / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "beams": 0}))
+    reseal(path.parent)
     with pytest.raises(
         RunError,
         match=rf"^{path} is damaged: beams must be a whole number of at least 1, not 0\. Delete the folder and",
@@ -273,6 +290,8 @@ def test_the_differences_of_a_comparison_are_checked_too(copied: Callable[[str],
     folder = copied("comparison")
     table = folder / "differences.parquet"
     pl.read_parquet(table).drop("log_prob_B").write_parquet(table)
+    refused(["figures", folder], folder, folder / "figures", table, "is not what was sealed", "made the run again.")
+    reseal(folder)
     result = rote_here("figures", folder)
     assert (result.code, result.out) == (1, "")
     assert len(result.err.strip().splitlines()) == 1

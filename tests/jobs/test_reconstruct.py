@@ -20,6 +20,7 @@ from rote.jobs.reconstruct import word_cut
 from rote.store.files import plain
 from rote.store.reconstruction import Break, StoredChunk
 from tests.cli.command import rote_here, rote_process
+from tests.seals import reseal, unfinish
 
 SEED = "Alice was beginning to get very tired of sitting by her sister on the"
 SMALL = Writing(tokens=160, step=5, beams=2, context_tokens=40)
@@ -131,6 +132,9 @@ def test_a_half_written_line_counts_as_absent(whole: Reconstruction, model: Any,
     lines = path.read_bytes().splitlines(keepends=True)
     expected = timeless(whole)
     path.write_bytes(b"".join(lines[:7]) + torn)
+    with pytest.raises(RunError, match=r"chunks\.jsonl is not what was sealed"):  # of a finished one it is damage
+        rote.reconstruct(model, SEED, out=whole.folder, writing=SMALL)
+    unfinish(whole.folder)
     assert len(whole.chunks()) == 7
     again = rote.reconstruct(model, SEED, out=whole.folder, writing=SMALL)
     assert timeless(again) == expected
@@ -149,6 +153,9 @@ def test_a_damaged_line_is_named(damaged: bytes | None, cause: str, whole: Recon
     path = whole.folder / "chunks.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:3], damaged or lines[2], *lines[4:]]))
+    with pytest.raises(RunError, match=r"chunks\.jsonl is not what was sealed.* or delete it and run the command that"):
+        rote.reconstruct(model, SEED, out=whole.folder, writing=SMALL)
+    unfinish(whole.folder)
     with pytest.raises(RunError, match=rf"line 4 of .*chunks\.jsonl is damaged \({cause}") as error:
         rote.reconstruct(model, SEED, out=whole.folder, writing=SMALL)
     assert str(error.value).endswith("). Delete it and all lines after it, then run the same command again.")
@@ -215,10 +222,16 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(model: Any, t
 
 def test_what_is_no_longer_there_or_damaged_is_named(whole: Reconstruction) -> None:
     (whole.folder / "generated.txt").rename(whole.folder / "elsewhere")
+    with pytest.raises(RunError, match=r"generated\.txt is gone, and the seal of .* names it\. Put it back, or run"):
+        whole.report()
+    reseal(whole.folder)
     with pytest.raises(RunError, match=r"cannot read .*generated\.txt: No such file .*\. Run the command that made it"):
         whole.report()
     (whole.folder / "elsewhere").rename(whole.folder / "generated.txt")
     (whole.folder / "seed.json").write_text('{"text": 1, "tokens": []}')
+    with pytest.raises(RunError, match=r"seed\.json is not what was sealed: it was changed afterwards"):
+        whole.report()
+    reseal(whole.folder)
     with pytest.raises(RunError, match=r"seed\.json is damaged: Expected `str`, got `int` - at `\$\.text`\. \w+"):
         whole.report()
 
@@ -266,8 +279,8 @@ def test_an_unfinished_one_with_a_truth_is_said_to_be_unfinished(model: Any, tmp
     found = rote.reconstruct(
         model, SEED, out=tmp_path, truth=f"{SEED} bank, and of having nothing to do", writing=SMALL
     )
-    for name in ("summary.json", "generated.txt"):
-        (found.folder / name).unlink()
+    unfinish(found.folder)
+    (found.folder / "generated.txt").unlink()
     done = rote_here("report", tmp_path)
     assert (done.code, done.out) == (1, "")
     assert "is unfinished (160 of 160 tokens stored)" in " ".join(done.err.split())

@@ -6,6 +6,8 @@ import json
 import math
 import os
 import random
+import re
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -229,7 +231,7 @@ def test_killed_around_every_file_that_appears(
     monkeypatch.setattr(os, "replace", dying)
     rote.scan(model, text, out=tmp_path / "counted", windows=SIZES)
     total = writes
-    assert total == 9  # text, manifest, four shards, variants, summary, report
+    assert total == 10  # text, manifest, four shards, variants, summary, seal, report
     for number in range(1, total + 1):
         folder = tmp_path / str(number)
         writes, fatal = 0, number
@@ -237,8 +239,54 @@ def test_killed_around_every_file_that_appears(
             rote.scan(model, text, out=folder, windows=SIZES)
         assert bool(list(folder.rglob("*.part"))) == (when == "before")
         fatal = 0
-        same_table(rote.scan(model, text, out=folder, windows=SIZES), undisturbed)
+        again = rote.scan(model, text, out=folder, windows=SIZES)
+        same_table(again, undisturbed)
+        assert again.seal.before == []
         assert not list(folder.rglob("*.part"))
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("lacks", [None, "scores/000001.parquet"])
+def test_killed_while_a_finished_run_is_gone_on_with(
+    lacks: str | None, when: str, undisturbed: Run, model: Any, text: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Whatever is left is sealed as it was, or says that it is not; in the end the first seal is named or kept."""
+    replace = os.replace
+    writes = fatal = 0
+
+    def dying(source: Any, target: Any) -> None:
+        nonlocal writes
+        writes += 1
+        if when == "after" or writes != fatal:
+            replace(source, target)
+        if writes == fatal:
+            raise Killed
+
+    monkeypatch.setattr(os, "replace", dying)
+    for number in range(1, 6 + (lacks is not None)):  # the seal put aside, text, shard, summary, seal, report
+        folder = Path(shutil.copytree(undisturbed.folder, tmp_path / str(number)))
+        if lacks:
+            (folder / lacks).unlink()
+        writes, fatal = 0, number
+        with pytest.raises(Killed):
+            rote.scan(model, text, out=folder, windows=SIZES)
+        fatal = 0
+        stored, whole = len(Run(folder).shards()), (folder / "seal.json").is_file()
+        if whole and stored == 4:
+            assert Run(folder).summary.schemes == undisturbed.summary.schemes
+        else:
+            says = "000001.parquet is gone" if whole else "has no seal.json" if stored == 4 else "is unfinished (3 of 4"
+            with pytest.raises(RunError, match=re.escape(says) + ".* run the command that made (it|the run) again"):
+                _ = Run(folder).summary
+        again = rote.scan(model, text, out=folder, windows=SIZES)
+        same_table(again, undisturbed)
+        assert again.seal.before == ([undisturbed.seal.id] if lacks else [])
+        assert (again.seal == undisturbed.seal) == (lacks is None)
+        assert not (folder / "seal-before.json").exists()
+    writes = 0
+    rote.scan(model, text, out=folder, windows=SIZES)
+    assert writes == 5
 
 
 def test_leftover_parts_of_shards_are_not_read(undisturbed: Run, model: Any, text: str) -> None:

@@ -18,6 +18,7 @@ from rote.report.text import numbers
 from rote.store.files import plain
 from tests.cli.command import rote_here, rote_process
 from tests.jobs.support import wait_for_shards
+from tests.seals import reseal
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +103,24 @@ def test_a_report_needs_all_runs_of_the_sweep(model: Any, examples: list[rote.Ex
     (tmp_path / "prefix-4").rename(tmp_path / "elsewhere")
     done = rote_here("report", tmp_path)
     assert (done.code, done.out) == (1, "")
+    gone = f"error: {tmp_path}/prefix-4/seal.json is gone, and the seal of {tmp_path} names it. Put it back, or run the"
+    assert gone in " ".join(done.err.split())
+    reseal(tmp_path)
+    done = rote_here("report", tmp_path)
+    assert (done.code, done.out) == (1, "")
     assert "prefix-4, a run of this sweep, is not there. Run the command that made it again." in " ".join(
         done.err.split()
     )
     (tmp_path / "sweep.json").write_text("{")
     done = rote_here("report", tmp_path)
     assert done.code == 1
+    assert done.err.startswith(f"error: {tmp_path}/sweep.json is not what was sealed")
+    reseal(tmp_path)
+    done = rote_here("report", tmp_path)
+    assert done.code == 1
     assert done.err.startswith("error: cannot read ")
-    (tmp_path / "sweep.json").write_text('{"format": 4, "kind": "sweep"}')
+    (tmp_path / "sweep.json").write_text('{"format": 5, "kind": "sweep"}')
+    reseal(tmp_path)
     done = rote_here("report", tmp_path)
     assert done.code == 1
     assert "sweep.json is damaged: Object missing required field `model`" in done.err

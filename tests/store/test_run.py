@@ -8,7 +8,7 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from rote.store.table import CandidateColumns, NearColumns, ShardFacts
 from tests.cases import cases
 from tests.cli.command import rote_here
 from tests.jobs.support import SIZES, same_table
+from tests.seals import reseal, unfinish
 
 
 def test_a_truncated_shard_is_named_and_can_be_made_again(
@@ -38,11 +39,15 @@ def test_a_truncated_shard_is_named_and_can_be_made_again(
     folder = Path(shutil.copytree(undisturbed.folder, tmp_path / "run"))
     shard = Run(folder).shards()[2]
     shard.write_bytes(shard.read_bytes()[:-100])
-    for act in (
-        lambda: Run(folder).scores,
+    acts: list[Callable[[], object]] = [
         lambda: Run(folder).report(),
         lambda: rote.scan(model, text, out=folder, windows=SIZES),
-    ):
+    ]
+    for act in acts:
+        with pytest.raises(RunError, match=r"000002\.parquet is not what was sealed.* delete it and run the command"):
+            act()
+    reseal(folder)
+    for act in [lambda: Run(folder).scores, *acts]:
         with pytest.raises(RunError, match=r"000002\.parquet is damaged .* Delete it and run the command that made"):
             act()
     shard.unlink()
@@ -71,6 +76,7 @@ def test_a_flipped_bit_never_gives_another_number(undisturbed: Run) -> None:
 
 def test_a_parquet_file_that_is_no_shard_is_refused(undisturbed: Run) -> None:
     pl.DataFrame({"example_id": ["w0"]}).write_parquet(undisturbed.shards()[0])
+    reseal(undisturbed.folder)
     with pytest.raises(RunError, match=r"000000\.parquet is damaged"):
         _ = Run(undisturbed.folder).scores
 
@@ -84,6 +90,9 @@ def test_a_damaged_manifest_is_named(undisturbed: Run, model: Any, text: str) ->
 
 def test_a_missing_text_is_named(undisturbed: Run) -> None:
     (undisturbed.folder / "text.txt").unlink()
+    with pytest.raises(RunError, match=r"text\.txt is gone, and the seal of .* names it\. Put it back, or run the"):
+        Run(undisturbed.folder).report()
+    reseal(undisturbed.folder)
     with pytest.raises(RunError, match=r"cannot read .*text\.txt"):
         Run(undisturbed.folder).report()
 
@@ -101,7 +110,7 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
         assert "Traceback" not in result.err
 
 
-@pytest.mark.parametrize("after", range(8))  # text, manifest, four shards, summary, report
+@pytest.mark.parametrize("after", range(9))  # text, manifest, four shards, summary, seal, report
 def test_disk_full_then_not(
     after: int, undisturbed: Run, model: Any, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,13 +217,29 @@ def test_texts_of_examples_that_were_changed_are_refused(model: Any, tmp_path: P
     whole = path.read_text()
     for changed in (whole.replace('"suffix_text": "', '"suffix_text": "forged '), whole[:-20], ""):
         path.write_text(changed)
+        with pytest.raises(RunError, match=r"examples\.jsonl is not what was sealed"):
+            Run(run.folder).report()
+        reseal(run.folder)
         with pytest.raises(RunError, match="does not hold the examples that were scored"):
             Run(run.folder).report()
     path.write_text(whole)
+    reseal(run.folder)
     Run(run.folder).report()
-    (run.folder / "summary.json").write_text("[]")
-    with pytest.raises(RunError, match=r"cannot read .*summary\.json: it holds no JSON object\. Run the command that"):
-        Run(run.folder).report()
+
+
+def test_what_summary_json_says_is_never_believed(undisturbed: Run) -> None:
+    """Where it is changed, the seal tells; where that is forged too, the numbers come from the rows all the same."""
+    path, page = undisturbed.folder / "summary.json", undisturbed.report().read_text()
+    content = json.loads(path.read_text())
+    for forged in ("[]", json.dumps({**content, "examples": content["examples"] + 1, "schemes": {}})):
+        path.write_text(forged)
+        with pytest.raises(RunError, match=r"summary\.json is not what was sealed"):
+            Run(undisturbed.folder).report()
+        reseal(undisturbed.folder)
+        again = Run(undisturbed.folder)
+        assert again.summary == undisturbed.summary
+        assert again.report().read_text() == page.replace(undisturbed.seal.id, again.seal.id)
+        assert json.loads(rote_here("report", undisturbed.folder, "--json").out) == content
 
 
 def test_a_scan_says_how_much_of_the_text_it_looked_at(model: Any, text: str, tmp_path: Path) -> None:
@@ -241,36 +266,45 @@ def a_folder(folder: Path, manifest: dict[str, Any]) -> Path:
 def test_only_folders_of_runs_of_this_format_are_opened(undisturbed: Run, tmp_path: Path) -> None:
     good = json.loads((undisturbed.folder / "manifest.json").read_text())
     assert Run.open(str(a_folder(tmp_path / "good", good))).folder == tmp_path / "good"
-    for other, said in ((3, "has format 3"), (5, "has format 5"), ("4", "has format '4'"), (None, "names no format")):
+    for other, said in ((4, "has format 4"), (6, "has format 6"), ("5", "has format '5'"), (None, "names no format")):
         folder = a_folder(tmp_path / f"format {other}", {**good, "format": other})
         with pytest.raises(
             RunError,
-            match=rf"manifest\.json {said}, but this version of Rote reads format 4\. Make the run anew, in another",
+            match=rf"manifest\.json {said}, but this version of Rote reads format 5\. Make the run anew, in another",
         ):
             Run.open(folder)
     with pytest.raises(RunError, match="holds a reconstruction, which has no scores"):
-        Run.open(a_folder(tmp_path / "reconstructed", {"format": 4, "kind": "reconstruct"}))
-    sweep = a_folder(tmp_path / "sweep" / "prefix-70", {"format": 4}).parent
+        Run.open(a_folder(tmp_path / "reconstructed", {"format": 5, "kind": "reconstruct"}))
+    sweep = a_folder(tmp_path / "sweep" / "prefix-70", {"format": 5}).parent
     (sweep / "sweep.json").write_text("{}")
     with pytest.raises(RunError, match=r"holds a sweep; give one of its runs, such as .*prefix-70\."):
         Run.open(sweep)
 
 
-def test_a_run_is_finished_with_its_summary_and_its_last_shard(undisturbed: Run) -> None:
+def test_a_run_is_finished_with_its_summary_its_last_shard_and_its_seal(undisturbed: Run) -> None:
     assert undisturbed.summary.examples == undisturbed.scores.height
     kept = {path: path.read_bytes() for path in (undisturbed.folder / "summary.json", undisturbed.shards()[-1])}
+    seal = undisturbed.folder / "seal.json"
+    sealed = seal.read_bytes()
     for path, content in kept.items():
         path.unlink()
+        with pytest.raises(RunError, match=rf"{path} is gone, and the seal of {undisturbed.folder} names it"):
+            _ = Run(undisturbed.folder).summary
+        seal.unlink()
         stored = len(undisturbed.shards())
         with pytest.raises(RunError, match=rf"is unfinished \({stored} of 4 shards stored\)"):
             _ = Run(undisturbed.folder).summary
         path.write_bytes(content)
+        with pytest.raises(RunError, match=r"has no seal\.json.*; or run the command that made it again, which seals"):
+            _ = Run(undisturbed.folder).summary
+        seal.write_bytes(sealed)
     again = Run(undisturbed.folder)
     assert again.summary.examples == again.scores.height
 
 
 def test_a_run_without_shards_has_a_table_without_rows(undisturbed: Run) -> None:
     whole = undisturbed.scores
+    unfinish(undisturbed.folder)
     for shard in undisturbed.shards():
         shard.unlink()
     assert_frame_equal(Run(undisturbed.folder).scores, whole.clear())
@@ -285,9 +319,15 @@ def test_the_text_is_the_one_that_was_scored_or_an_error(undisturbed: Run, text:
             text[row["suffix_start"] : row["suffix_end"]],
         )
     (undisturbed.folder / "text.txt").write_text(text + ".")
+    with pytest.raises(RunError, match=r"text\.txt is not what was sealed"):
+        _ = Run(undisturbed.folder).text
+    reseal(undisturbed.folder)
     with pytest.raises(RunError, match=r"text\.txt is not the text that was scored"):
         _ = Run(undisturbed.folder).text
     (undisturbed.folder / "text.txt").unlink()
+    with pytest.raises(RunError, match=r"text\.txt is gone, and the seal of"):
+        _ = Run(undisturbed.folder).texts
+    reseal(undisturbed.folder)
     gone = Run(undisturbed.folder)
     assert gone.text is None
     with pytest.raises(RunError, match=r"cannot read .*text\.txt: it is gone"):
@@ -310,6 +350,7 @@ def test_examples_keep_their_texts_and_near_verbatim_columns(model: Any, tmp_pat
         near_columns(lower=0.0, upper=0.125, verdict="undecided", candidates=[]),
     ]
     assert run.scores["lower"].to_list() == [None, None]
+    unfinish(run.folder)
     add_shard(run.folder, 0, given, results, ShardFacts(1.0, ["careful"]), near)
     changed = Run(run.folder)
     assert changed.scores["lower"].to_list() == [0.25, 0.0]

@@ -23,7 +23,6 @@ from rote.progress import Progress, stopping
 from rote.scheme import Scheme
 from rote.store.files import FORMAT, locked, now
 from rote.store.manifest import Manifest, NearSearch, Sampling, ScannedWindows, Source, SweptLengths, made_with
-from rote.store.open import open_run
 from rote.store.run import add_shard, begin, finish, has_shard
 from rote.store.table import CandidateColumns, NearColumns, ShardFacts
 from rote.tokens import Example
@@ -65,7 +64,7 @@ def resumable(folder: Path) -> Iterator[None]:
     """Where a run is stopped by hand, say how far it has come."""
 
     def left() -> str:
-        stored = open_run(folder).progress() if (folder / "manifest.json").exists() else "nothing stored yet"
+        stored = Run.open(folder).progress() if (folder / "manifest.json").exists() else "nothing stored yet"
         return f"{stored} in {folder}. Run the same command again to go on."
 
     with stopping(left):
@@ -190,7 +189,7 @@ def complete(folder: Path, manifest: Manifest, content: Mapping[str, bytes], job
             tell("scored", index * size + len(part), total)
         run = Run(folder)
         try_variants(run, job.model, job.batch_size, tell)
-        finish(folder, summarise(manifest, run.scores, run.facts(), run.variants))
+        finish(folder, summarise(run.manifest, run.scores, run.facts(), run.variants))
         run.report(progress=tell)
     return run
 

@@ -137,8 +137,7 @@ def _run_figures(run: Run, scheme: str | None) -> list[Figure]:
     if chosen not in schemes:
         named = ", ".join(f"'{label}'" for label in schemes)
         raise InputError(f"{run.folder} has no scheme {scheme!r}; it has {named}. Give one of them.")
-    rows = pl.concat(part.filter(pl.col("scheme") == chosen).drop(_UNUSED) for part in run.parts())
-    return run_figures(finished, rows)
+    return run_figures(finished, run.rows(chosen).drop(_UNUSED))
 
 
 def _comparison_figures(stored: SavedComparison) -> list[Figure]:

@@ -134,7 +134,9 @@ class Run(_Handle, StoredRun):
     @classmethod
     def open(cls, folder: str | Path) -> Run:
         """A finished or unfinished run; anything else is an error that says what it is."""
-        return cls(stores.open_run(folder).folder)
+        run = cls(stores.require_run(folder))
+        _ = run.manifest  # refuses one of another format, changed or damaged
+        return run
 
     def _card(self) -> str:
         from rote.report.text.cards import run_card

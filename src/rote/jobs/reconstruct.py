@@ -22,7 +22,7 @@ from rote.jobs.report import report_reconstruction
 from rote.models.base import LogitModel, with_logits
 from rote.options import Option, require_kind, typed_path
 from rote.progress import Progress, quiet, stopping
-from rote.store.files import FORMAT, digest, line, locked, now, write_whole
+from rote.store.files import FORMAT, digest, line, locked, now, read_declared, write_whole
 from rote.store.manifest import ReconstructionManifest, Source, made_with
 from rote.store.reconstruction import (
     Break,
@@ -118,7 +118,7 @@ def _reconstructed(
     written = Reconstruction(folder)
     with locked(written.folder):
         truth_name = truth_name or _name_before(written)
-        begin(written.folder, manifest, Seed(text=_decode(model.tokenizer, ids), tokens=ids))
+        begin(written.folder, manifest, Seed(text=_decode(model.tokenizer, ids), tokens=ids), truth=truth is not None)
         if truth is not None:
             write_whole(written.folder / "truth.txt", truth.encode())
         _write(written, model, ids, writing, encode, tell)
@@ -186,7 +186,8 @@ def _finish(written: Reconstruction, model: LogitModel, truth_name: str) -> None
 def _name_before(written: Reconstruction) -> str:
     """The name of a truth that was given earlier."""
     try:
-        truth = written.summary.truth
+        path = written.folder / "summary.json"
+        truth = read_declared(path, ReconstructionSummary, "").truth  # whatever else was changed: its seal may be aside
     except RunError:
         truth = None
     return "truth.txt" if truth is None else truth.name

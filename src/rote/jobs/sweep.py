@@ -27,7 +27,6 @@ from rote.progress import Progress, quiet, stopping
 from rote.scheme import FORM, GREEDY, Scheme, Schemes, as_schemes
 from rote.store.files import FORMAT
 from rote.store.manifest import SweptLengths
-from rote.store.open import open_run
 from rote.store.sweep import Lengths, Point, SweepResult, SweepSource, finish_sweep, part
 from rote.tokens import Example
 
@@ -182,7 +181,7 @@ def _scored(
 def _left(folder: Path) -> str:
     """How far every part of a sweep has come."""
     parts = sorted(path.parent for path in folder.glob("prefix-*/manifest.json"))
-    stored = "; ".join(f"{part.name}: {open_run(part).progress()}" for part in parts) or "nothing stored yet"
+    stored = "; ".join(f"{part.name}: {Run.open(part).progress()}" for part in parts) or "nothing stored yet"
     return f"{stored} in {folder}. Run the same command again to go on."
 
 

@@ -50,13 +50,11 @@ def open(folder: str | Path) -> Stored:
             return StoredReconstruction(path)
 
 
-def open_run(folder: str | Path) -> StoredRun:
-    """A finished or unfinished run; anything else is an error that says what it is."""
+def require_run(folder: str | Path) -> Path:
+    """The path of a finished or unfinished run; anything else is an error that says what it is."""
     kind = kind_of(folder)
     if kind == "run":
-        run = StoredRun(Path(folder))
-        _ = run.manifest  # refuses one of another format, or damaged
-        return run
+        return Path(folder)
     if kind == "sweep":
         parts = sorted(path.parent for path in Path(folder).glob("prefix-*/manifest.json"))
         raise RunError(f"{folder} holds a sweep; give one of its runs, such as {parts[0] if parts else 'prefix-50'}.")

@@ -137,10 +137,14 @@ class StoredReconstruction:
 
     folder: Path
 
-    @cached_property
-    def manifest(self) -> ReconstructionManifest:
+    def refuse_changed(self) -> None:
+        """Raise a RunError where a file is not as it was sealed; one that is still written has no seal."""
         if (self.folder / SEAL).is_file():
             check_seal(self.folder)
+
+    @cached_property
+    def manifest(self) -> ReconstructionManifest:
+        self.refuse_changed()
         again = "Delete the folder and start anew."
         return read_declared(self.folder / "manifest.json", ReconstructionManifest, again)
 
@@ -173,6 +177,7 @@ class StoredReconstruction:
 
     def chunks(self) -> list[StoredChunk]:
         """What chunks.jsonl holds. A last line that a killed process left half written does not count."""
+        self.refuse_changed()
         path = self.folder / "chunks.jsonl"
         if not path.is_file():
             return []
@@ -198,23 +203,28 @@ class StoredReconstruction:
 
     @property
     def _seed(self) -> Seed:
+        self.refuse_changed()
         path = self.folder / "seed.json"
         return declared(read_json(path), Seed, path, _AGAIN)
 
     def _text(self, name: str) -> str:
+        self.refuse_changed()
         try:
             return (self.folder / name).read_bytes().decode("utf-8", "surrogatepass")
         except OSError as error:
             raise RunError(f"cannot read {self.folder / name}: {error.strerror}. {_AGAIN}") from error
 
 
-def begin(folder: Path, manifest: ReconstructionManifest, seed: Seed) -> None:
-    """Start the folder, or make sure that what it holds is the beginning of this very text."""
+def begin(folder: Path, manifest: ReconstructionManifest, seed: Seed, *, truth: bool) -> None:
+    """Start the folder, or make sure that what it holds is the beginning of this very text.
+
+    `truth`: whether one is given now; one that was given earlier must still be what it was.
+    """
     make_folder(folder)
     stored = StoredReconstruction(folder)
     if (folder / "manifest.json").is_file():
         refuse_if_different(read_json(folder / "manifest.json"), manifest, str(folder))
-        reopen(folder, restored=MADE_AGAIN)
+        reopen(folder, restored=[name for name in MADE_AGAIN if truth or name != "truth.txt"])
     else:
         for name in ("chunks.jsonl", "report.html", SEAL, *MADE_AGAIN):
             if (folder / name).exists():

@@ -14,7 +14,7 @@ import polars as pl
 from rote.errors import RunError, argument, counted
 from rote.store.files import declared, digest, make_folder, pretty, read_declared, read_json, write_whole
 from rote.store.manifest import Manifest, NearSearch, ScannedWindows, refuse_if_different
-from rote.store.seal import SEAL, Seal, check_seal, reopen, shards_in, write_seal
+from rote.store.seal import ASIDE, SEAL, Seal, check_seal, reopen, shards_in, write_seal
 from rote.store.summary import Coverage, LookedAt, SchemeNumbers, Summary
 from rote.store.table import EMPTY, NearColumns, Row, ShardFacts, read_facts, read_shard, write_shard
 from rote.store.variants import Trial, Variants
@@ -161,12 +161,16 @@ class StoredRun:
     def seal(self) -> Seal:
         """Its seal, held against every sealed file; a run whose files do not fit it is refused."""
         self.refuse_unfinished()
-        return check_seal(self.folder)
+        return self._fitting or check_seal(self.folder)
+
+    @cached_property
+    def _fitting(self) -> Seal | None:
+        """Its seal, held against every sealed file, once; None where there is none yet."""
+        return check_seal(self.folder) if (self.folder / SEAL).is_file() else None
 
     @cached_property
     def manifest(self) -> Manifest:
-        if (self.folder / SEAL).is_file():
-            check_seal(self.folder)
+        _ = self._fitting
         again = "Make the run anew, in another folder."
         return read_declared(self.folder / "manifest.json", Manifest, again)
 
@@ -189,6 +193,7 @@ class StoredRun:
 
     def parts(self) -> Iterator[pl.DataFrame]:
         """The score table, shard by shard: for what need not hold it whole."""
+        _ = self.manifest  # refuses a run that was changed after it was sealed
         return map(read_shard, self.shards())
 
     @cached_property
@@ -271,7 +276,7 @@ def begin(folder: Path, manifest: Manifest, *, content: Mapping[str, bytes]) -> 
 
 def _refuse_foreign(folder: Path, content: Mapping[str, bytes]) -> None:
     """A folder without a manifest may hold a run's very beginning, but nothing that the run would take over."""
-    taken_over = [folder / name for name in ("summary.json", "report.html", "variants.json", SEAL)]
+    taken_over = [folder / name for name in ("summary.json", "report.html", "variants.json", SEAL, ASIDE)]
     taken_over += StoredRun(folder).shards()
     foreign = [path for path in taken_over if path.exists()]
     for name, data in content.items():

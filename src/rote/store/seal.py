@@ -15,6 +15,12 @@ SEAL = "seal.json"
 ASIDE = "seal-before.json"
 """Where the seal of a folder is while that is gone on with: the next seal is the same, or names it."""
 
+BEGUN_WITH = ("manifest.json", "seed.json")
+"""What a folder is begun with: without it, nothing else can be made again."""
+
+READ = (*BEGUN_WITH, "text.txt", "examples.jsonl", "variants.json", "chunks.jsonl", "summary.json", "sweep.json")
+"""What is read of a folder where it is there, beside shards."""
+
 MEANING = (
     "A seal proves that none of the sealed files changed since it was made. It does not prove who made it, when, or "
     "with which model: whoever can write the folder can seal it anew. Keep its number somewhere else, and compare."
@@ -57,17 +63,10 @@ def check_seal(folder: Path) -> Seal:
     for name, expected in seal.files.items():
         path = folder / name
         if not path.is_file():
-            raise RunError(
-                f"{path} is gone, and the seal of {folder} names it. Put it back, or run the command that made the run "
-                "again: what is missing is made anew, and a new seal names the old one."
-            )
+            raise RunError(f"{path} is gone, and the seal of {folder} names it. {_mend(name)}")
         if hash_of(path) != expected:
             raise RunError(_changed(path, folder))
-    if added := sorted({f"scores/{path.name}" for path in shards_in(folder)} - seal.files.keys()):
-        raise RunError(
-            f"{folder / added[0]} is not one of the files that were sealed, so it does not belong to this run; take it "
-            "away."
-        )
+    _refuse_added(folder, seal)
     return seal
 
 
@@ -93,10 +92,12 @@ def reopen(folder: Path, restored: Iterable[str] = ()) -> None:
     """
     if not (folder / SEAL).is_file():
         return
-    for name, expected in read_seal(folder).files.items():
+    seal = read_seal(folder)
+    for name, expected in seal.files.items():
         path = folder / name
         if name not in restored and path.is_file() and hash_of(path) != expected:
             raise RunError(_changed(path, folder))
+    _refuse_added(folder, seal)
     os.replace(folder / SEAL, folder / ASIDE)
 
 
@@ -112,11 +113,26 @@ def shards_in(folder: Path) -> list[Path]:
     return sorted((folder / "scores").glob("[0-9]*.parquet"))
 
 
+def _refuse_added(folder: Path, seal: Seal) -> None:
+    """Whatever is read, and was not sealed."""
+    present = {f"scores/{path.name}" for path in shards_in(folder)}
+    present |= {name for name in READ if (folder / name).is_file()}
+    if added := sorted(present - seal.files.keys()):
+        raise RunError(
+            f"{folder / added[0]} is not one of the files that were sealed, so it does not belong there; take it away."
+        )
+
+
 def _changed(path: Path, folder: Path) -> str:
-    return (
-        f"{path} is not what was sealed: it was changed after the run ended, so nothing is read from {folder}. Put the "
-        "right file back, or delete it and run the command that made the run again."
+    return f"{path} is not what was sealed: it was changed afterwards, so nothing is read from {folder}. " + _mend(
+        path.name, "delete it and "
     )
+
+
+def _mend(name: str, first: str = "") -> str:
+    if name in BEGUN_WITH:
+        return "Put the right file back, or make all of it anew, in another folder."
+    return f"Put the right file back, or {first}run the command that made it again; a new seal then names the old one."
 
 
 def _id(seal: Seal) -> str:

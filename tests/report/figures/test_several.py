@@ -77,6 +77,7 @@ def _run(key: str, table: pl.DataFrame, *, scanned: bool, near: bool, named: boo
         name=f"runs/of-{key}" + (f" ({SCHEME})" if named else ""),
         model=model,
         versions=VERSIONS,
+        seal="1" * 64,
         scheme=SCHEME,
         stop_early=bool(table["stopped"].any()),
         examples=table.height,
