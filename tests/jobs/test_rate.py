@@ -190,7 +190,7 @@ def test_rows_that_stopped_early_leave_a_range(bundled: Any, corpora: tuple[Path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"prefix": 300}, "longer than the model's context"),
+        ({"prefix": 300}, "more than the model's context"),
         ({"prefix": 20, "suffix": 0}, "suffix must be a whole number of at least 1, not 0"),
         ({"schemes": []}, "scheme"),
         ({"prefix": 100, "text_column": "id"}, "no document has room for one example"),

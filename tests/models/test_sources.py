@@ -124,7 +124,7 @@ def test_what_the_hub_says(online: Any) -> None:
         (GatedRepoError("x", response=response), ("only to those who have asked", "hf auth login")),
         (RepositoryNotFoundError("x", response=response), ("there is no model 'a/b' on", "spelling")),
         (RevisionNotFoundError("x", response=response), ("has no revision=None",)),
-        (HfHubHTTPError("x", response=response), ("answered with an error (503)", "not in this machine's cache")),
+        (HfHubHTTPError("x", response=response), ("answered with an error (503)", "not on this machine (in ")),
     ):
         online.answer = error
         refused("a/b", *words)
@@ -136,7 +136,7 @@ def test_what_the_hub_says(online: Any) -> None:
 
 def test_offline_is_honoured(online: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    refused("a/b", "HF_HUB_OFFLINE is set", "not in this machine's cache")
+    refused("a/b", "HF_HUB_OFFLINE is set", "not on this machine (in ")
     assert not online.asked
 
 

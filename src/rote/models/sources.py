@@ -120,13 +120,13 @@ def _on_the_hub(name: str, revision: str | None, download: bool) -> Found:
     except HFValidationError as error:
         raise ModelError(f"{name!r} is no model folder here, and no hub id could be called so. {GIVE}") from error
     given = {} if revision is None else {"revision": revision}
-    reason = "HF_HUB_OFFLINE is set, so the hub was not asked"
+    reason = "HF_HUB_OFFLINE is set, so the hub was not asked" if download else "nothing is downloaded here"
     if download and not constants.HF_HUB_OFFLINE:
         listed, reason = _ask(name, revision)
         if listed is not None:
             return Found(name, name, given, listed)
     if cached is None:
-        missing = "the model is not in this machine's cache"
+        missing = f"it is not on this machine (in {constants.HF_HUB_CACHE})"
         beside = get_close_matches(name, sorted(path.name for path in Path().iterdir() if path.is_dir()))
         mean = f" Did you mean the folder {beside[0]!r}?" if beside else ""
         raise ModelError(f"could not load the model {name!r}: {reason}, and {missing}.{mean} {GIVE}")
