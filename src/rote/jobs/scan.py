@@ -18,7 +18,7 @@ from rote.options import TAU, Batch, Option, Out, StopEarly, Tau, require_kind, 
 from rote.progress import Progress, quiet
 from rote.scheme import Scheme, Schemes, as_schemes
 from rote.store.files import digest
-from rote.store.manifest import ScannedWindows, Source
+from rote.store.manifest import ScannedWindows, Source, taken
 
 
 def scan(
@@ -69,7 +69,7 @@ def scan(
         check_job(job)
         manifest = manifest_of(
             job,
-            Source(name=name, sha256=digest(content), characters=len(content), normalised=prepared.changed or None),
+            Source(name=name, sha256=digest(content), characters=len(content), normalised=taken(prepared.changed)),
             windows=ScannedWindows(
                 prefix=windows.prefix,
                 suffix=windows.suffix,

@@ -11,6 +11,7 @@ from typing import Literal
 from rote.errors import RunError
 from rote.models.base import ModelIdentity
 from rote.store.files import pretty, read_declared, write_whole
+from rote.store.manifest import TakenStep
 from rote.store.run import Finished, StoredRun
 from rote.store.summary import Rates
 
@@ -20,10 +21,10 @@ SweptPart = Literal["prefix", "suffix"]
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSource:
-    """`normalised`: the steps that were taken before a text was cut, and in how many places each changed it."""
+    """`normalised`: the steps that were taken before a text was cut."""
 
     name: str
-    normalised: dict[str, int] | None = None
+    normalised: list[TakenStep] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
