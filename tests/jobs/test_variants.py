@@ -186,6 +186,34 @@ def test_longer_check_and_show_cut_a_normalised_text_as_it_was(bundled: Any, kno
     assert "".join(token.text or "" for token in shown.tokens) == shown.suffix.replace("\r\n", "\n")
 
 
+def test_a_sweep_normalises_its_text_too(bundled: Any, known_text: str, tmp_path: Path) -> None:
+    lengths: dict[str, Any] = {"prefixes": [20], "suffixes": [5, 10], "stride": 600}
+    clean = rote.sweep(bundled, known_text, **lengths, out=tmp_path / "clean")
+    crlf = known_text.replace("\n", "\r\n")
+    mended = rote.sweep(bundled, crlf, **lengths, normalise=["line-ends"], out=tmp_path / "mended")
+    assert mended.result.points == clean.result.points
+    assert [(taken.step, taken.places) for taken in mended.result.source.normalised or ()] == [
+        ("line-ends", known_text.count("\n"))
+    ]
+    assert "the text was normalised: line-ends (" in re.sub("<[^>]*>", "", (mended.folder / "report.html").read_text())
+    with pytest.raises(rote.InputError, match="normalise is for a text; examples are used as they are"):
+        rote.sweep(bundled, [rote.Example("a", (5,) * 20, (6,) * 10)], suffixes=[5], normalise=["bom"])
+
+
+def test_the_command_measures_in_characters(known_text: str, tmp_path: Path) -> None:
+    path = tmp_path / "book.txt"
+    path.write_text(known_text[:1500], encoding="utf-8")
+    command: list[str | Path] = ["scan", path, "--stride", "300", "--unit", "characters", "--out"]
+    for more, lengths in (([], (250, 250)), (["--suffix", "90"], (250, 90))):
+        folder = tmp_path / f"run-{len(more)}"
+        result = rote_here(*command, folder, *more)
+        assert result.code == 0, result.err
+        cut = Run.open(folder).manifest.windows
+        assert cut is not None
+        assert (cut.prefix, cut.suffix, cut.unit) == (*lengths, "characters")
+        assert f"Prompted with up to {lengths[0]} characters of the text" in result.out
+
+
 def test_which_step_is_named() -> None:
     one = Trial(steps=["bom"], affected=2, windows=2, before=0, after=2)
     many = Trial(steps=["line-ends"], affected=900, windows=40, before=1, after=30)

@@ -87,6 +87,7 @@ def folders(bundled: Any, alice: str, gatsby: str, tmp_path_factory: pytest.Temp
         rote.scan(bundled, both, out=root / "near", windows=every[180], schemes=[hot], near=near),
         rote.scan(bundled, gatsby[5000:6000], out=root / "nothing", windows=every[150]),
         rote.scan(bundled, mixed, out=root / "within", windows=every[50], within=some),
+        _in_another_form(bundled, alice, root / "forms"),
         _scored(bundled, root / "score", hot),
         _rated(bundled, alice, gatsby, root),
     ]
@@ -97,6 +98,15 @@ NASTY = (
     "a/b/temperature=1.5/ \"double\" 'single'", "<b>bold</b> &amp; 12%",
     "p_z at τ = 5, nul \0 marks \ufdd0\ufdd1\ufdd2\r\n", "שלום 7 \U0001f407 \u202eturned\ra",
 )  # fmt: skip
+
+
+def _in_another_form(model: Any, alice: str, out: Path) -> Run:
+    """A text that was normalised, but not enough, cut by characters."""
+    text = alice[3000:5000].replace("\n", "\r\n").replace(" ", " \u00ad")
+    cut = rote.Windows(120, 100, 150, "characters")
+    run = rote.scan(model, text, out=out, windows=cut, normalise=["line-ends", "wrap-72"])
+    assert run.summary.variants
+    return run
 
 
 def _scored(model: Any, out: Path, scheme: rote.Scheme) -> Run:
@@ -120,7 +130,7 @@ def _rated(model: Any, alice: str, gatsby: str, root: Path) -> Run:
     )
 
 
-KINDS = ("scan", "stopped", "near", "nothing", "within", "score", "rate")
+KINDS = ("scan", "stopped", "near", "nothing", "within", "forms", "score", "rate")
 
 
 def problems(page: Any, truth: Known, scope: str = "body") -> list[str]:

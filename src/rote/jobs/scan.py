@@ -18,7 +18,7 @@ from rote.options import TAU, Batch, Option, Out, StopEarly, Tau, require_kind, 
 from rote.progress import Progress, quiet
 from rote.scheme import Scheme, Schemes, as_schemes
 from rote.store.files import digest
-from rote.store.manifest import ScannedWindows, Source
+from rote.store.manifest import ScannedWindows, Source, taken
 
 
 def scan(
@@ -74,7 +74,7 @@ def scan(
                 name=name,
                 sha256=digest(content),
                 characters=len(content),
-                normalised=prepared.changed or None,
+                normalised=taken(prepared.changed),
                 apart=sum(e.tokenised == "apart" for e in examples) if windows.unit == "characters" else None,
             ),
             windows=ScannedWindows(

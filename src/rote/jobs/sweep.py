@@ -26,7 +26,7 @@ from rote.options import TAU, Batch, BatchSize, Option, Tau, numbers, require_ki
 from rote.progress import Progress, quiet, stopping
 from rote.scheme import FORM, GREEDY, Scheme, Schemes, as_schemes
 from rote.store.files import FORMAT
-from rote.store.manifest import SweptLengths
+from rote.store.manifest import SweptLengths, taken
 from rote.store.sweep import Lengths, Point, SweepResult, SweepSource, finish_sweep, part
 from rote.tokens import Example
 
@@ -108,7 +108,7 @@ def sweep(
         tau=numbers_of.tau,
         logit_tolerance=numbers_of.logit_tolerance,
         versions=numbers_of.versions,
-        source=SweepSource(name=name, normalised=changed or None),
+        source=SweepSource(name=name, normalised=taken(changed)),
         lengths=lengths,
         points=points,
     )

@@ -22,13 +22,25 @@ NOT_DECIDING = {"created", "source.name", "sampling.held_out_name", "model.name"
 
 
 @dataclass(frozen=True, kw_only=True)
+class TakenStep:
+    """A step that was taken before a text was cut, and in how many places it changed it."""
+
+    step: str
+    places: int
+
+
+def taken(changed: Mapping[str, int]) -> list[TakenStep] | None:
+    """Steps and what they changed, as files have them; None where there are none."""
+    return [TakenStep(step=step, places=places) for step, places in changed.items()] or None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """What was measured: a text of so many `characters` (`dropped` more at its end, in a seed), or `examples`.
 
     `sha256` is that of the text or of the examples' tokens, `text_sha256` that of the stored examples. `normalised`:
-    the steps that were taken before the text was cut, in their order, and in how many places each changed it. `apart`:
-    of prompts with their targets, or of windows by characters, how many were tokenised apart, as their border falls
-    inside a token.
+    the steps that were taken before the text was cut, in their order. `apart`: of prompts with their targets, or of
+    windows by characters, how many were tokenised apart, as their border falls inside a token.
     """
 
     name: str
@@ -37,13 +49,13 @@ class Source:
     dropped: int | None = None
     text_sha256: str | None = None
     examples: int | None = None
-    normalised: dict[str, int] | None = None
+    normalised: list[TakenStep] | None = None
     apart: int | None = None
 
     @property
     def steps(self) -> list[str]:
         """The steps that were taken before the text was cut."""
-        return list(self.normalised or ())
+        return [taken.step for taken in self.normalised or ()]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Literal
 
 from rote.models.base import ModelIdentity
 from rote.store.files import pretty, read_declared, write_whole
+from rote.store.manifest import TakenStep
 from rote.store.seal import SEAL, check_seal, write_seal
 from rote.store.summary import Rates
 
@@ -18,10 +19,10 @@ SweptPart = Literal["prefix", "suffix"]
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSource:
-    """`normalised`: the steps that were taken before a text was cut, and in how many places each changed it."""
+    """`normalised`: the steps that were taken before a text was cut."""
 
     name: str
-    normalised: dict[str, int] | None = None
+    normalised: list[TakenStep] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -98,17 +98,22 @@ def method(run: Finished) -> list[tuple[str, str]]:
     ]
     if run.summary.variants is not None:
         facts.append(("Other forms", variants_fact(run)))
-    count = len(run.summary.warnings) + len(variant_warnings(run))
-    warned = derived(count, "summary/warnings", run.summary.examples)
     versions = run.manifest.versions
     return [
         *facts,
         ("Numerics", numeric_doubt(run.numbers.rates, run.unit)),
         ("Cost", cost(run)),
-        ("Warnings", f"{numbers.count(warned)}, listed at the top" if warned else "none"),
+        ("Warnings", _warnings(run)),
         *([("Seal", numbers.name(run.seal))] if run.seal else []),
         ("Versions", ", ".join(f"{name} {numbers.name(version)}" for name, version in versions.items())),
     ]
+
+
+def _warnings(run: Finished) -> str:
+    warned = derived(len(run.summary.warnings), "summary/warnings", run.summary.examples)
+    found = ["that the text may be known in another form"] if variant_warnings(run) else []
+    found += [f"{numbers.count(warned)}{' more' if found else ''}"] if warned else []
+    return f"{', and '.join(found)}, listed at the top" if found else "none"
 
 
 def _tokenised(run: Finished) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rote.analysis.variants import most_helpful
 from rote.report.text import numbers
+from rote.store.manifest import TakenStep
 from rote.store.run import Finished
 
 WORDS = {
@@ -20,11 +21,9 @@ WORDS = {
 }
 
 
-def normalised_words(normalised: Mapping[str, int]) -> str:
+def normalised_words(steps: Sequence[TakenStep]) -> str:
     """The steps that were taken before a text was cut, and in how many places each changed it."""
-    return ", ".join(
-        f"{numbers.name(step)} ({numbers.counted(places, 'place')})" for step, places in normalised.items()
-    )
+    return ", ".join(f"{numbers.name(taken.step)} ({numbers.counted(taken.places, 'place')})" for taken in steps)
 
 
 def variant_warnings(run: Finished) -> list[str]:
