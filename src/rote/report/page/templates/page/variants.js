@@ -13,8 +13,12 @@ function nearOutputs(run, row, suffix, outputs) {
     return make("li", {}, outputLabel(run, row, output), shown);
   });
   const list = make("ol", { class: "variants", "aria-label": label }, ...items);
-  const isExample = ([, , own, together]) => own === null && together !== null;
   return outputs.some(isExample) ? [list, textOf("p", SET_NOTE, "caption")] : [list];
+}
+
+/** Whether an output only stands for others: its own probability is not known. */
+function isExample([, , own, together]) {
+  return own === null && together !== null;
 }
 
 /** How far an output is, and how likely: by itself, with all that begin like it, or only as an example of these. */
