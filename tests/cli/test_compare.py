@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -12,6 +15,9 @@ import pytest
 
 import rote
 from rote import Near, Run, Scheme
+from rote.report.keys import plain
+from rote.report.text import numbers
+from rote.report.text.comparison import conclusion as conclusion_of
 from rote.report.text.comparison import moved_facts
 from rote.store.comparison import MovedPassage
 from tests.cli.command import rote_here
@@ -42,11 +48,61 @@ def test_compare_prints_and_writes_nothing(folders: Path) -> None:
     before = sorted(folders.rglob("*"))
     found = rote_here("compare", folders / "all", folders / "hot", "--top", "2")
     assert found.code == 0
-    assert "2 runs over the same" in found.out
+    conclusion, subject = found.out.splitlines()[:2]
+    pair = rote.compare([folders / "all", folders / "hot"]).result.pairs[0]
+    assert 0 == pair.gained < pair.lost
+    low, high = pair.interval
+    shares = [(pair.both + more) / pair.examples for more in (pair.lost, pair.gained)]
+    assert conclusion == (
+        f"A all extracts more than B hot: {100 * shares[0]:.1f}% against "
+        f"{plain(numbers.percent(shares[1]))} of {pair.examples} windows at τ = 0.001 (from A to B "
+        f"{plain(numbers.points(pair.difference))} percentage points, 95% interval {plain(numbers.points(low))} to "
+        f"{plain(numbers.points(high))} as if windows were independent; 0 gained, {pair.lost} lost)."
+    )
+    assert subject.startswith("2 runs over the same")
     assert "scheme   temperature=1 top_k=40  temperature=3" in found.out
     assert "Largest losses, A to B; first" in found.out
     assert found.out.count("falls below τ") == 2
     assert sorted(folders.rglob("*")) == before
+
+
+def test_a_comparison_opens_with_its_conclusion(folders: Path, tmp_path: Path) -> None:
+    same = rote_here("compare", folders / "all", folders / "early", "--out", tmp_path / "out").out.splitlines()[0]
+    assert re.fullmatch(r"A all and B early extract the same \d+ of \d+ windows at τ = 0\.001\.", same)
+    page = (tmp_path / "out/report.html").read_text()
+    first = re.sub("<[^>]*>", "", page[page.index('<p class="headline">') :].split("</p>")[0]).replace("\u00a0", " ")
+    assert first == same
+    three = rote_here("compare", folders / "all", folders / "early", folders / "hot").out.splitlines()[:2]
+    assert [" and B" in three[0], "than C" in three[1]] == [True, True]
+
+
+def outcome(gained: int, lost: int, both: int, neither: int) -> str:
+    """What is concluded of two score runs that move so."""
+    total = gained + lost + both + neither
+    runs = [SimpleNamespace(key=key, name=f"runs/{key}1", folder=f"runs/{key}1", scheme="greedy") for key in "AB"]
+    difference = (gained - lost) / total if total else 0.0
+    spread = 1.96 * math.sqrt(gained + lost) / total if total else 0.0
+    pair = SimpleNamespace(
+        first="A", second="B", gained=gained, lost=lost, both=both, neither=neither, examples=total,
+        difference=difference, interval=[difference - spread, difference + spread],
+    )  # fmt: skip
+    result: Any = SimpleNamespace(runs=runs, pairs=[pair], tau=0.001, unit="example", scanned=False)
+    (said,) = conclusion_of(result)
+    return plain(said)
+
+
+def test_what_is_concluded_of_two_runs() -> None:
+    assert outcome(0, 0, 0, 1) == "A A1 and B B1 extract none of 1 example at τ = 0.001."
+    assert outcome(0, 0, 2, 3) == "A A1 and B B1 extract the same 2 of 5 examples at τ = 0.001."
+    assert outcome(0, 0, 0, 0) == "A A1 and B B1 have no example in common: there is nothing to compare."
+    assert outcome(40, 4, 10, 46) == (
+        "B B1 extracts more than A A1: 50.0% against 14.0% of 100 examples at τ = 0.001 (from A to B +36.0 "
+        "percentage points, 95% interval +23.0 to +49.0; 40 gained, 4 lost)."
+    )
+    assert outcome(5, 4, 10, 81) == (
+        "A A1 and B B1 do not differ by more than chance: they extract 14.0% and 15.0% of 100 examples at τ = 0.001 "
+        "(difference +1.00 percentage points, 95% interval -4.88 to +6.88; 5 gained, 4 lost)."
+    )
 
 
 def test_compare_json_is_what_is_written(folders: Path, tmp_path: Path) -> None:

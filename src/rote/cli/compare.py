@@ -24,9 +24,10 @@ def compare(compared: Comparison, asked: Asked) -> None:
 
 def print_comparison(result: ComparisonResult, folder: Path | None) -> None:
     """`folder`: where it was written, if anywhere."""
-    from rote.report.text.comparison import comparison_lines
+    from rote.report.text.comparison import comparison_lines, conclusion
 
     out = Console(highlight=False)
+    print_lines(out, conclusion(result), style="bold")
     print_lines(out, comparison_lines(result))
     if folder is not None:
         print_places(out, report=folder / "report.html", table=f"{folder / 'differences.parquet'}, and .csv")

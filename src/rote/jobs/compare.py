@@ -24,11 +24,10 @@ from rote.frames import FrameKind, frame_of
 from rote.jobs.open import Run, RunLike, as_run, several
 from rote.jobs.report import write_page
 from rote.options import Option, folder_of, require_tau, require_whole, typed_path
-from rote.report.figures.comparison import run_label
 from rote.report.page.comparison import render_comparison
 from rote.report.page.pack import PackedRun
 from rote.report.text.cards import comparison_card
-from rote.report.text.comparison import headline
+from rote.report.text.comparison import headline, run_label
 from rote.scheme import Scheme
 from rote.store.comparison import (
     ComparedModel,

@@ -88,6 +88,9 @@ class ComparisonTruth(PageTruth):
         if rest.endswith("/name/label"):
             run = content["runs"][int(rest.split("/")[1])]
             return f"{run['key']} {Path(run['folder']).name}"
+        if rest.endswith(("/examples/first", "/examples/second")):
+            pair = content["pairs"][int(rest.split("/")[1])]
+            return (pair["both"] + pair["lost" if rest.endswith("first") else "gained"]) / pair["examples"]
         if rest.endswith("/listed"):
             _, pair, which, _ = rest.split("/")
             moved = "largest_gains" if which == "gained" else "largest_losses"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,7 +24,6 @@ from rote.report.figures.layers import (
     rate_table,
     rule,
     sentences,
-    short_scheme,
     stopped_sentence,
     strip_lane,
     strip_layers,
@@ -33,6 +31,7 @@ from rote.report.figures.layers import (
 from rote.report.figures.run import QUERIES
 from rote.report.keys import plain
 from rote.report.text import numbers
+from rote.report.text.comparison import run_label
 from rote.store.comparison import ComparedRun, ComparisonResult
 from rote.store.summary import Rate, Share
 
@@ -316,13 +315,6 @@ def _cost(result: ComparisonResult) -> Figure:
 def _run_axis(runs: Sequence[ComparedRun]) -> Axis:
     names = tuple(run_label(run) if len(runs) <= _NAMED else run.key for run in runs)
     return Axis("", "category", limits=(-0.5, len(runs) - 0.5), names=names)
-
-
-def run_label(run: ComparedRun) -> str:
-    """A run's letter, and its model's label or the last part of its folder; its scheme too, where there are several."""
-    own = run.model.label or re.split(r"[/\\]", str(run.folder).rstrip("/\\"))[-1]
-    several = str(run.name).endswith(f"({run.scheme})")
-    return f"{run.key} {numbers.literal(own)}" + (f" ({short_scheme(run.scheme)})" if several else "")
 
 
 def _row(run: ComparedRun, **more: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from rote.report.page.layout import render_page
 from rote.report.page.pack import PackedRun, pack
 from rote.report.text import numbers
 from rote.report.text.comparison import (
+    conclusion,
     differing_table,
     fixed_table,
     headline,
@@ -62,6 +63,7 @@ def render_comparison(result: ComparisonResult, sides: Sequence[PackedRun], text
         packed=packed,
         figures=[figure for figure in figures if figure.name != "strips"],
         source=numbers.name(shown.source.name),
+        conclusion=conclusion(shown),
         headline=headline(shown),
         tau=numbers.setting(shown.tau),
         notes=notes(shown),

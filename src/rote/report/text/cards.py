@@ -13,7 +13,7 @@ from markupsafe import Markup
 from rote.analysis.empirical import Agreement
 from rote.frames import html_card, html_table
 from rote.report.text import numbers
-from rote.report.text.comparison import TableLine, notes, numbers_table, pairs_table, runs_table
+from rote.report.text.comparison import TableLine, conclusion, notes, numbers_table, pairs_table, runs_table
 from rote.report.text.comparison import headline as comparison_headline
 from rote.report.text.passage import Line, ShownPassage, passage_lines
 from rote.report.text.reconstruction import headline as reconstruction_headline
@@ -129,7 +129,8 @@ def comparison_card(result: ComparisonResult) -> str:
     )  # fmt: skip
     against = f"Against {result.runs[0].key}, at τ = {numbers.setting(result.tau)}"
     tables = [table(names, runs), table(heads, rows), sentence(against), table(between, pairs)]
-    return card(comparison_headline(result), *tables, *map(sentence, notes(result)))
+    first, *others = conclusion(result)
+    return card(first, *map(sentence, [*others, comparison_headline(result)]), *tables, *map(sentence, notes(result)))
 
 
 def reconstruction_card(manifest: ReconstructionManifest, summary: ReconstructionSummary) -> str:
