@@ -18,13 +18,12 @@ from rote.models.base import Dtype, Hashed, ModelIdentity, ModelOptions
 from rote.models.fingerprint import fingerprint, tokenizer_hash, weight_files
 from rote.models.memory import KeyMemory, Memory, Replay, position_bytes, remembers
 from rote.models.safety import why_not_loaded
-from rote.models.sources import Found
+from rote.models.sources import Found, quietly
 from rote.options import require_known
 from rote.scheme import Scheme
 from rote.tokens import BosPolicy
 
-with warnings.catch_warnings():  # tqdm's, in a notebook without widgets: no bars are drawn here anyway
-    warnings.filterwarnings("ignore", "IProgress not found")
+with quietly():
     from transformers import GenerationConfig
 
 LOGIT_TOLERANCE = {torch.float32: 5e-4, torch.float16: 0.1, torch.bfloat16: 0.5}

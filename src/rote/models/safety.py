@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rote.errors import ModelError, argument
-from rote.models.sources import GIVE, MERGE, Found
+from rote.models.sources import GIVE, MERGE, Found, quietly
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -53,7 +53,8 @@ def why_not_loaded(name: str, error: Exception) -> str:
 
 def _never_ask() -> None:
     """No question on the terminal, whatever loads a class of a folder: transformers reads its answer from stdin."""
-    from transformers import dynamic_module_utils
+    with quietly():
+        from transformers import dynamic_module_utils
 
     dynamic_module_utils.TIME_OUT_REMOTE_CODE = 0
 

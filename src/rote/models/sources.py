@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -32,6 +35,14 @@ class Found:
     @property
     def local(self) -> bool:
         return Path(self.source).is_dir()
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Around what imports tqdm, which warns in a notebook without widgets: no bars are drawn here anyway."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "IProgress not found")
+        yield
 
 
 def load_found(name: str | Path, options: ModelOptions) -> LogitModel:
@@ -112,8 +123,9 @@ def _instead(path: Path) -> str:
 
 
 def _on_the_hub(name: str, revision: str | None, download: bool) -> Found:
-    from huggingface_hub import constants
-    from huggingface_hub.errors import HFValidationError
+    with quietly():
+        from huggingface_hub import constants
+        from huggingface_hub.errors import HFValidationError
 
     try:
         cached = _cached(name, revision)

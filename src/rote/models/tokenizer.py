@@ -7,7 +7,7 @@ from typing import Any
 from rote.errors import ModelError
 from rote.models.fingerprint import tokenizer_hash
 from rote.models.safety import refuse_unsafe_tokenizer
-from rote.models.sources import find
+from rote.models.sources import find, quietly
 
 
 def load_tokenizer(name: str, *, revision: str | None = None, expected: str | None = None) -> Any:
@@ -16,7 +16,8 @@ def load_tokenizer(name: str, *, revision: str | None = None, expected: str | No
     `expected`: the hash that a run's manifest has for it; another tokenizer is refused, as its tokens would be wrong.
     Code that comes with a tokenizer is not run, whatever the run was made with.
     """
-    from transformers import AutoTokenizer
+    with quietly():
+        from transformers import AutoTokenizer
 
     found = find(name, revision, download=False)
     try:
