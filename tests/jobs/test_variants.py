@@ -125,6 +125,14 @@ def test_several_things_at_once(bundled: Any, known_text: str, tmp_path: Path) -
     assert "line ends as LF, curly quotation marks and lines wrapped anew" in warning(run)
 
 
+def test_a_step_that_does_harm_is_not_taken_along(bundled: Any, alice: str, tmp_path: Path) -> None:
+    stars = alice.index("  *  ")  # a row of stars and spaces, which double-spaces would spoil
+    text = normalised(alice[stars - 1500 : stars + 900], ["straight-quotes"]).text
+    run = rote.scan(bundled, text, out=tmp_path / "run", windows=Windows(stride=150))
+    assert "double-spaces" in [trial.steps[0] for trial in run.summary.variants or ()]
+    assert "--normalise curly-quotes tells." in warning(run)
+
+
 def test_an_unknown_text_stays_unknown_in_every_form(bundled: Any, gatsby: str, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     run = rote.scan(

@@ -74,17 +74,22 @@ class _Trials:
         self.tried = self.planned = 0
 
     def every(self) -> Iterator[Trial]:
-        """What undoes one thing exactly, step by step and together; where that is not enough, guesses."""
+        """What undoes one thing exactly, step by step and those together that do no harm; then, if need be, guesses."""
         exact = [step for step in EXACT if step not in self.given and self.affected((*self.given, step)).size]
-        attempts = [(step,) for step in exact] + ([tuple(exact)] if len(exact) > 1 else [])
-        self.planned = len(attempts) * SAMPLE
-        enough = False
-        for steps in attempts:
-            if (trial := self.trial((*self.given, *steps), NEARLY_ALL)) is not None:
+        self.planned = (len(exact) + 1) * SAMPLE
+        liked, enough = self.given, False
+        for step in exact:
+            own = (*self.given, step)
+            if (trial := self.trial(own, NEARLY_ALL)) is not None:
                 yield trial
                 enough = enough or self.enough(trial)
+                rows = self.sample(own)
+                liked = (*liked, step) if self.liking(own, rows) > self.liking(self.given, rows) else liked
+        if len(liked) > len(self.given) + 1 and (trial := self.trial(liked, NEARLY_ALL)) is not None:
+            yield trial
+            enough = enough or self.enough(trial)
         if not enough:
-            yield from self.guesses((*self.given, *exact))
+            yield from self.guesses(liked)
         if self.tried:
             self.tell("tried", self.tried, self.tried)
 
