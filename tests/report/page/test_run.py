@@ -202,8 +202,8 @@ def test_a_scan_says_how_much_comes_out_with_even_odds() -> None:
     seen = Outline(page(scores))
     # Two windows of 40 characters that overlap by 20, of four.
     assert seen.text["headline"][0] == (
-        "2 of 4 windows come out with even odds (p\u00a0≥\u00a050%): 60.0% of the characters looked at, which are "
-        f"{100 * 100 / len(TEXT):.2f}% of this text."
+        "2 of 4 windows come out with even odds (p\u00a0≥\u00a050%): 60.0% of the characters looked at; "
+        f"{100 * 100 / len(TEXT):.2f}% of this text was looked at."
     )
     assert "cover 60 of the 100 characters looked at; the text has 2,120." in seen.text["lede"][0]
     assert "can never count" in seen.text["lede"][0]
@@ -517,7 +517,7 @@ def test_bos_in_words() -> None:
 
 def test_the_terminal_gets_the_headline_and_what_it_rests_on() -> None:
     lines = summary_lines(run(table([math.log(0.6)] * 3, spans=windows(3)), warnings=["careful"]))
-    assert lines[0].startswith("All 3 windows come out with even odds (p ≥ 50%): 100% of the characters looked at, ")
+    assert lines[0].startswith("All 3 windows come out with even odds (p ≥ 50%): 100% of the characters looked at; ")
     assert any(TOP_K in line for line in lines)
     assert any("BOS '<bos>' (id 0)" in line for line in lines)
     assert any("careful" in line for line in lines)
@@ -626,17 +626,17 @@ def test_many_groups_are_told_by_the_fewest_and_the_most() -> None:
         (
             20,
             3,
-            "All 3 windows come out with even odds (p ≥ 50%): 100% of the characters looked at, which are 3.77% of",
+            "All 3 windows come out with even odds (p ≥ 50%): 100% of the characters looked at; 3.77% of this",
         ),
         (
             400,
             4,
-            "All 4 windows come out with even odds (p ≥ 50%): 100% of the characters looked at, which are 7.55% of",
+            "All 4 windows come out with even odds (p ≥ 50%): 100% of the characters looked at; 7.55% of this",
         ),
         (
             20,
             1,
-            "The only window comes out with even odds (p ≥ 50%): 100% of the characters looked at, which are 1.89%",
+            "The only window comes out with even odds (p ≥ 50%): 100% of the characters looked at; 1.89% of",
         ),
     ],
 )

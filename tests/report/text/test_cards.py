@@ -78,9 +78,9 @@ def test_a_scan_has_its_headline_strip_and_passages() -> None:
     html = run_card(made)
     Outline(html)
     said = words(html).replace("\u00a0", " ")
-    share = f"{100 * 160 / len(TEXT):.2f}% of this text."
+    share = f"{100 * 160 / len(TEXT):.2f}% of this text was looked at."
     assert said.startswith(
-        f"1 of 4 windows comes out with even odds (p ≥ 50%): 25.0% of the characters looked at, which are {share}"
+        f"1 of 4 windows comes out with even odds (p ≥ 50%): 25.0% of the characters looked at; {share}"
     )
     assert "3 of 4 windows (75.0%) count as extracted." in said
     assert "0.001 ■ 0.01 ■ 0.1 ■ 1 0 to 2,120 characters; a bar shows the highest probability within 14" in said

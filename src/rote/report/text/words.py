@@ -43,8 +43,8 @@ def _scan_headline(run: Finished) -> str:
         which = _all_of(_even_windows(run), total, "comes", "come")
         covered = numbers.percent(even.share_of_looked_at)
         return (
-            f"{which} out with even odds (p ≥ 50%): {covered} of the characters looked at, which are {share} of this "
-            "text."
+            f"{which} out with even odds (p ≥ 50%): {covered} of the characters looked at; {share} of this text was "
+            "looked at."
         )
     if extracted:
         which = _all_of(extracted, total, "can", "can")
