@@ -180,7 +180,7 @@ def test_readme_python_example_states_its_output() -> None:
 
 def test_score_guide_example_runs(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = ROOT / "docs/guide/score.md"
-    (lines,) = (block.content for block in blocks(page) if block.language == "json")
+    *_, lines = (block.content for block in blocks(page) if block.language == "json" and '"text"' in block.content)
     (workplace / "examples.jsonl").write_text(lines, encoding="utf-8")
     (command,) = (line for where, line in rote_commands() if where == name(page) and "--prefix" in line)
     app(shlex.split(command)[1:], standalone_mode=False)

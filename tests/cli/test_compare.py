@@ -17,8 +17,8 @@ import rote
 from rote import Near, Run, Scheme
 from rote.report.keys import plain
 from rote.report.text import numbers
-from rote.report.text.comparison import conclusion as conclusion_of
 from rote.report.text.comparison import moved_facts
+from rote.report.text.conclusion import conclusion as conclusion_of
 from rote.store.comparison import MovedPassage
 from tests.cli.command import rote_here
 from tests.seals import reseal

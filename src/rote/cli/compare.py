@@ -24,7 +24,8 @@ def compare(compared: Comparison, asked: Asked) -> None:
 
 def print_comparison(result: ComparisonResult, folder: Path | None) -> None:
     """`folder`: where it was written, if anywhere."""
-    from rote.report.text.comparison import comparison_lines, conclusion
+    from rote.report.text.comparison import comparison_lines
+    from rote.report.text.conclusion import conclusion
 
     out = Console(highlight=False)
     print_lines(out, conclusion(result), style="bold")

@@ -27,7 +27,8 @@ from rote.options import Option, folder_of, require_tau, require_whole, typed_pa
 from rote.report.page.comparison import render_comparison
 from rote.report.page.pack import PackedRun
 from rote.report.text.cards import comparison_card
-from rote.report.text.comparison import headline, run_label
+from rote.report.text.comparison import headline
+from rote.report.text.conclusion import run_label
 from rote.scheme import Scheme
 from rote.store.comparison import (
     ComparedModel,

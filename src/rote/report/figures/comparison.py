@@ -31,7 +31,7 @@ from rote.report.figures.layers import (
 from rote.report.figures.run import QUERIES
 from rote.report.keys import plain
 from rote.report.text import numbers
-from rote.report.text.comparison import run_label
+from rote.report.text.conclusion import run_label
 from rote.store.comparison import ComparedRun, ComparisonResult
 from rote.store.summary import Rate, Share
 

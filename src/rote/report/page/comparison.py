@@ -18,7 +18,6 @@ from rote.report.page.layout import render_page
 from rote.report.page.pack import PackedRun, pack
 from rote.report.text import numbers
 from rote.report.text.comparison import (
-    conclusion,
     differing_table,
     fixed_table,
     headline,
@@ -33,6 +32,7 @@ from rote.report.text.comparison import (
     pairs_table,
     runs_table,
 )
+from rote.report.text.conclusion import conclusion
 from rote.report.text.method import P_Z, source_fact
 from rote.report.text.near import near_method
 from rote.report.text.strip import Strip, strip

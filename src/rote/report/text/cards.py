@@ -13,8 +13,9 @@ from markupsafe import Markup
 from rote.analysis.empirical import Agreement
 from rote.frames import html_card, html_table
 from rote.report.text import numbers
-from rote.report.text.comparison import TableLine, conclusion, notes, numbers_table, pairs_table, runs_table
+from rote.report.text.comparison import TableLine, notes, numbers_table, pairs_table, runs_table
 from rote.report.text.comparison import headline as comparison_headline
+from rote.report.text.conclusion import conclusion
 from rote.report.text.passage import Line, ShownPassage, passage_lines
 from rote.report.text.reconstruction import headline as reconstruction_headline
 from rote.report.text.reconstruction import rows as reconstruction_rows

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,52 +22,6 @@ from rote.store.comparison import (
 
 QUOTE = 72  # characters of a suffix that the terminal shows
 WIDE = 6  # more runs than this, and the terminal's fixed-set table leaves out the means
-
-
-def run_label(run: ComparedRun) -> str:
-    """A run's letter, and its model's label or the last part of its folder; its scheme too, where there are several."""
-    own = run.model.label or re.split(r"[/\\]", str(run.folder).rstrip("/\\"))[-1]
-    several = str(run.name).endswith(f"({run.scheme})")
-    return f"{run.key} {numbers.literal(own)}" + (f" ({run.scheme.removeprefix('temperature=1 ')})" if several else "")
-
-
-def conclusion(result: ComparisonResult) -> list[str]:
-    """What came out of it, a sentence for every run against the first: which extracts more, by how much, how surely."""
-    names = {
-        run.key: numbers.name(derived(run_label(run), f"{key_of(run.name)}/label", run.name)) for run in result.runs
-    }
-    return [_outcome(pair, names, result) for pair in result.pairs]
-
-
-def _outcome(pair: Pair, names: Mapping[str, str], result: ComparisonResult) -> str:
-    first, second = names[pair.first], names[pair.second]
-    tau, unit, total = numbers.setting(result.tau), result.unit, pair.examples
-    if not total:
-        return f"{first} and {second} have no {unit} in common: there is nothing to compare."
-    shares = {
-        pair.first: derived((pair.both + pair.lost) / total, f"{key_of(total)}/first", total),
-        pair.second: derived((pair.both + pair.gained) / total, f"{key_of(total)}/second", total),
-    }
-    if not pair.gained and not pair.lost:
-        same = f"the same {numbers.count(pair.both)} of" if pair.both else "none of"
-        return f"{first} and {second} extract {same} {numbers.counted(total, unit)} at τ = {tau}."
-    low, high = pair.interval
-    sure = f"95% interval {numbers.points(low)} to {numbers.points(high)}"
-    sure += " as if windows were independent" if result.scanned else ""
-    counts = f"{numbers.count(pair.gained)} gained, {numbers.count(pair.lost)} lost"
-    if low <= 0 <= high:
-        each = " and ".join(numbers.percent(share) for share in shares.values())
-        return (
-            f"{first} and {second} do not differ by more than chance: they extract {each} of "
-            f"{numbers.counted(total, unit)} at τ = {tau} (difference {numbers.points(pair.difference)} percentage "
-            f"points, {sure}; {counts})."
-        )
-    more, less = (pair.second, pair.first) if pair.difference > 0 else (pair.first, pair.second)
-    return (
-        f"{names[more]} extracts more than {names[less]}: {numbers.percent(shares[more])} against "
-        f"{numbers.percent(shares[less])} of {numbers.counted(total, unit)} at τ = {tau} (from {pair.first} to "
-        f"{pair.second} {numbers.points(pair.difference)} percentage points, {sure}; {counts})."
-    )
 
 
 def headline(result: ComparisonResult) -> str:
