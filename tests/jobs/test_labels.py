@@ -11,7 +11,8 @@ import pytest
 
 import rote
 from rote import ModelOptions, Run
-from rote.report.text.conclusion import run_label, runs_table
+from rote.report.text.comparison import runs_table
+from rote.report.text.conclusion import run_label
 from tests.cli.command import rote_here
 from tests.jobs.support import SIZES
 
