@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rote.store.seal import SEAL, read_seal, write_seal
+from rote.store.seal import READ, SEAL, read_seal, write_seal
 
 
 def reseal(folder: Path) -> None:
-    """Forget the seal, and seal what it named as it stands now: anybody who can write a folder can."""
-    named = [name for name in read_seal(folder).files if (folder / name).is_file()]
+    """Forget the seal, and seal what it named, or would have, as it stands now: whoever can write a folder can."""
+    named = {name for name in (*read_seal(folder).files, *READ) if (folder / name).is_file()}
     for name in named:
         if Path(name).name == SEAL:  # of a run within a sweep
             reseal((folder / name).parent)

@@ -204,7 +204,7 @@ def test_windows_over_text_of_many_bytes_a_character(
 def test_hot_spots_leave_out_stopped_rows_and_refuse_what_they_cannot_know() -> None:
     scores = table([(0, 5, 10, -1.0, False), (10, 10, 20, math.log(0.0005), True)])
     assert [(spot.start, spot.end, spot.windows) for spot in hot_spots(scores, 20, 0.001)] == [(5, 10, 1)]
-    with pytest.raises(InputError, match="cannot be known: 1 windows"):
+    with pytest.raises(InputError, match="cannot be known: 1 window "):
         hot_spots(scores, 20, 0.0001)
     with pytest.raises(InputError, match="'length' or 'probability'"):
         hot_spots(scores, 20, 0.1, rank="size")  # type: ignore[arg-type]
@@ -315,7 +315,7 @@ def test_longest_of_a_stopped_row_is_what_was_seen_of_it() -> None:
 def test_stopped_rows_never_count_and_undecidable_thresholds_are_refused() -> None:
     scores = table([(0, 5, 10, -1.0, False), (10, 15, 20, math.log(0.0005), True), (20, 25, 30, -math.inf, True)])
     assert coverage(scores, 30, (0.001,))["0.001"].characters == 5
-    with pytest.raises(InputError, match=r"coverage at 0\.0005 cannot be known: 1 windows"):
+    with pytest.raises(InputError, match=r"coverage at 0\.0005 cannot be known: 1 window "):
         coverage(scores, 30, (0.1, 0.0005))
 
 

@@ -79,7 +79,12 @@ def test_a_comparison_opens_with_its_conclusion(folders: Path, tmp_path: Path) -
 def outcome(gained: int, lost: int, both: int, neither: int) -> str:
     """What is concluded of two score runs that move so."""
     total = gained + lost + both + neither
-    runs = [SimpleNamespace(key=key, name=f"runs/{key}1", folder=f"runs/{key}1", scheme="greedy") for key in "AB"]
+    runs = [
+        SimpleNamespace(
+            key=key, name=f"runs/{key}1", folder=f"runs/{key}1", scheme="greedy", model=SimpleNamespace(label=None)
+        )
+        for key in "AB"
+    ]
     difference = (gained - lost) / total if total else 0.0
     spread = 1.96 * math.sqrt(gained + lost) / total if total else 0.0
     pair = SimpleNamespace(

@@ -279,9 +279,9 @@ def test_spots_show_the_strip_of_what_is_asked_for(run: Run) -> None:
     for at, out in found.items():
         bars = strips(out.splitlines())["verbatim"]
         assert len(bars) == 100 - 11
-        assert [bar != " " for bar in bars] == [level is not None for level in levels(best, tau=at, count=len(bars))]
-        assert f"blank below p = {100 * at:g}% or not looked at" in " ".join(out.split())
-    shown = [strips(out.splitlines())["verbatim"].count(" ") for out in found.values()]
+        assert [bar not in " ·" for bar in bars] == [level >= 0 for level in levels(best, tau=at, count=len(bars))]
+        assert f"blank below p = {100 * at:g}%, a dot (·) not looked at" in " ".join(out.split())
+    shown = [sum(map(strips(out.splitlines())["verbatim"].count, " ·")) for out in found.values()]
     assert shown[0] < shown[1] < shown[2] == 100 - 11
     whole = strips(rote_here("spots", run.folder, "--at", "0.5", "--span", "example").out.splitlines())["verbatim"]
     assert whole.count(" ") < shown[1]  # prefixes as well

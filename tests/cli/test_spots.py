@@ -137,9 +137,7 @@ def test_folders_that_are_no_finished_scan(command: str, scanned: Path, bundled:
     refused(rote_here(command, unfinished), "is unfinished")
     without = Path(shutil.copytree(scanned, tmp_path / "without"))
     (without / "text.txt").unlink()
-    refused(
-        rote_here(command, without), f"{without}/text.txt is gone, and the seal", "run the command that made the run"
-    )
+    refused(rote_here(command, without), f"{without}/text.txt is gone, and the seal", "run the command that made it")
     reseal(without)
     refused(rote_here(command, without), "text.txt is gone; run the scan again to restore it")
     rote.score(bundled, [rote.Example("x", (1, 2), (3,))], out=tmp_path / "scores")

@@ -151,7 +151,7 @@ def test_a_folder_that_is_damaged_says_so(results: dict[str, Any], tmp_path: Pat
     folder = tmp_path / "gone"
     shutil.copytree(results["scan"].folder, folder)
     (folder / "text.txt").unlink()
-    assert said(rote.open(folder)).startswith(f"{folder}/text.txt is gone, and the seal of {folder} names it. Put it")
+    assert said(rote.open(folder)).startswith(f"{folder}/text.txt is gone, and the seal of {folder} names it. Put the")
     reseal(folder)
     assert said(rote.open(folder)).startswith(f"cannot read {folder}/text.txt: it is gone. Run the command that made")
 

@@ -508,7 +508,7 @@ def test_folders_that_cannot_be_exported(runs: dict[str, Run], tmp_path: Path) -
     content = shard.read_bytes()
     text = run.folder / "text.txt"
     moved = text.rename(tmp_path / "text.txt")
-    with pytest.raises(RunError, match=r"text\.txt is gone, and the seal of .* names it\. Put it back"):
+    with pytest.raises(RunError, match=r"text\.txt is gone, and the seal of .* names it\. Put the right file back"):
         export(run.folder, "jsonl")
     reseal(run.folder)
     with pytest.raises(RunError, match=r"cannot read .*text\.txt"):
@@ -523,7 +523,9 @@ def test_folders_that_cannot_be_exported(runs: dict[str, Run], tmp_path: Path) -
     assert not list(run.folder.glob(".*part"))
     assert not (run.folder / "export.csv").exists()
     shard.unlink()
-    with pytest.raises(RunError, match=r"000001\.parquet is gone, and the seal of .* names it\. Put it back"):
+    with pytest.raises(
+        RunError, match=r"000001\.parquet is gone, and the seal of .* names it\. Put the right file back"
+    ):
         export(run.folder, "csv")
     reseal(run.folder)
     with pytest.raises(RunError, match="unfinished"):

@@ -234,7 +234,8 @@ def test_a_file_of_another_format_or_damaged_is_refused_by_every_command(
         (folder / name).write_text(damaged)
         for command in commands:
             changed = "is not what was sealed: it was changed afterwards"
-            refused(command, folder, out, folder / name, changed, "run the command that made the run again.")
+            mended = "in another folder." if name == "manifest.json" else "a new seal then names the old one."
+            refused(command, folder, out, folder / name, changed, mended)
         reseal(folder)
         if (kind, name) in NEVER_READ:
             run = Run.open(folder)
@@ -290,7 +291,7 @@ def test_the_differences_of_a_comparison_are_checked_too(copied: Callable[[str],
     folder = copied("comparison")
     table = folder / "differences.parquet"
     pl.read_parquet(table).drop("log_prob_B").write_parquet(table)
-    refused(["figures", folder], folder, folder / "figures", table, "is not what was sealed", "made the run again.")
+    refused(["figures", folder], folder, folder / "figures", table, "is not what was sealed", "names the old one.")
     reseal(folder)
     result = rote_here("figures", folder)
     assert (result.code, result.out) == (1, "")

@@ -222,7 +222,9 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(model: Any, t
 
 def test_what_is_no_longer_there_or_damaged_is_named(whole: Reconstruction) -> None:
     (whole.folder / "generated.txt").rename(whole.folder / "elsewhere")
-    with pytest.raises(RunError, match=r"generated\.txt is gone, and the seal of .* names it\. Put it back, or run"):
+    with pytest.raises(
+        RunError, match=r"generated\.txt is gone, and the seal of .* names it\. Put the right file back, or run"
+    ):
         whole.report()
     reseal(whole.folder)
     with pytest.raises(RunError, match=r"cannot read .*generated\.txt: No such file .*\. Run the command that made it"):

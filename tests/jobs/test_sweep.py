@@ -103,7 +103,7 @@ def test_a_report_needs_all_runs_of_the_sweep(model: Any, examples: list[rote.Ex
     (tmp_path / "prefix-4").rename(tmp_path / "elsewhere")
     done = rote_here("report", tmp_path)
     assert (done.code, done.out) == (1, "")
-    gone = f"error: {tmp_path}/prefix-4/seal.json is gone, and the seal of {tmp_path} names it. Put it back, or run the"
+    gone = f"error: {tmp_path}/prefix-4/seal.json is gone, and the seal of {tmp_path} names it. Put the right file"
     assert gone in " ".join(done.err.split())
     reseal(tmp_path)
     done = rote_here("report", tmp_path)

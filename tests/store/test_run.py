@@ -90,7 +90,9 @@ def test_a_damaged_manifest_is_named(undisturbed: Run, model: Any, text: str) ->
 
 def test_a_missing_text_is_named(undisturbed: Run) -> None:
     (undisturbed.folder / "text.txt").unlink()
-    with pytest.raises(RunError, match=r"text\.txt is gone, and the seal of .* names it\. Put it back, or run the"):
+    with pytest.raises(
+        RunError, match=r"text\.txt is gone, and the seal of .* names it\. Put the right file back, or run the"
+    ):
         Run(undisturbed.folder).report()
     reseal(undisturbed.folder)
     with pytest.raises(RunError, match=r"cannot read .*text\.txt"):

@@ -258,8 +258,7 @@ def _value(run: Run, field: str, value: Any) -> str:
 def _same_examples(first: Run, other: Run) -> bool:
     """Whether two score runs with different tokenizers hold the same texts under the same ids.
 
-    Their tokens differ, and so does where a text of more than prefix + suffix tokens is cut off: of two texts that are
-    the same, one begins with the other.
+    Where their tokens end, a long text is cut off: of two texts that are the same, one begins with the other.
     """
     if first.manifest.model.tokenizer == other.manifest.model.tokenizer:
         return False
@@ -396,6 +395,6 @@ def _near(sides: Sequence[Side], tables: Mapping[str, pl.DataFrame], tau: float)
 
 
 def _with_text(table: pl.DataFrame, rows: pl.DataFrame, passages: Passages) -> pl.DataFrame:
-    suffixes = [passages[row][1] for row in rows.select("example_id", "start", "suffix_start", "suffix_end").to_dicts()]
-    clean = [suffix.encode("utf-8", "replace").decode() for suffix in suffixes]
+    places = rows.select("example_id", "start", "suffix_start", "suffix_end").to_dicts()
+    clean = [passages[row][1].encode("utf-8", "replace").decode() for row in places]
     return table.with_columns(pl.Series("suffix", clean, dtype=pl.String))

@@ -70,6 +70,10 @@ def find(name: str | Path, revision: str | None = None, *, download: bool = True
 
 def _on_this_machine(name: str | Path) -> Found | None:
     path = BUNDLED if str(name) == "bundled" else Path(name)
+    try:
+        path.exists()
+    except (OSError, ValueError) as error:  # too long for a name, or with a NUL
+        raise ModelError(f"{str(name)[:60]!r} is no name of a model: {error.__class__.__name__}. {GIVE}") from error
     if path.suffix == ".gguf" and path.is_file():
         return Found(str(name), str(path.parent), {"gguf_file": path.name}, _names(path.parent))
     if path.is_dir():

@@ -115,11 +115,11 @@ def test_fixed_set_comparison(drawn: list[Rows], by_first: bool) -> None:
 
 def test_what_differs_is_named() -> None:
     one = table([row("a", -1.0, [0.5]), row("b", -1.0, [0.5])])
-    with pytest.raises(InputError, match="'small' lacks 1 examples that 'large' has, such as 'b'"):
+    with pytest.raises(InputError, match="'small' lacks 1 example that 'large' has, such as 'b'"):
         compare_fixed({"large": one, "small": one.head(1)})
-    with pytest.raises(InputError, match="'large' lacks 1 examples that 'small' has, such as 'b'"):
+    with pytest.raises(InputError, match="'large' lacks 1 example that 'small' has, such as 'b'"):
         verbatim_in_larger(one, one.head(1))
-    with pytest.raises(InputError, match="20 lacks 1 examples that 10 has"):
+    with pytest.raises(InputError, match="20 lacks 1 example that 10 has"):
         width_table({10: (one, None), 20: (one.head(1), 1.0)})
     with pytest.raises(InputError, match="'a' stands more than once in the table of 'm'"):
         compare_fixed({"m": pl.concat([one, one])})

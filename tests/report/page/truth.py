@@ -58,7 +58,7 @@ class Truth:
 
     def __init__(self, folder: Path) -> None:
         self.files = {
-            name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("manifest", "summary")
+            name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("manifest", "summary", "seal")
         }
         self.finished = Run(folder).finished
         self.manifest: dict[str, Any] = self.files["manifest"]

@@ -59,7 +59,12 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
     `progress` counts rows that are packed, as "page".
     """
     figures = run_figures(run, run.rows)
-    shown = replace(run, manifest=keyed(run.manifest, "manifest"), summary=keyed(run.summary, "summary"))
+    shown = replace(
+        run,
+        manifest=keyed(run.manifest, "manifest"),
+        summary=keyed(run.summary, "summary"),
+        seal=keyed(run.seal, "seal/id"),
+    )
     text, rows, tau = run.texts.text, run.rows, shown.summary.tau
     # Examples that were given may come from different texts, where equal positions mean nothing.
     strongest = strongest_rows(rows, math.log(tau), overlapping=not run.scanned)

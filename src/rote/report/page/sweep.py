@@ -25,6 +25,7 @@ def render_sweep(result: SweepResult, runs: Mapping[str, Finished]) -> str:
             run,
             manifest=keyed(run.manifest, f"runs/{name}/manifest"),
             summary=keyed(run.summary, f"runs/{name}/summary"),
+            seal=keyed(run.seal, f"runs/{name}/seal/id"),
         )
         for name, run in runs.items()
     }
