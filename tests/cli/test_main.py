@@ -81,7 +81,7 @@ def test_missing_text(tmp_path: Path) -> None:
 def test_text_shorter_than_a_window(text: str, tiny_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text(text)
     result = rote_here("scan", tmp_path / "short.txt", "--model", tiny_folder, "--out", tmp_path / "run")
-    refused(result, "short.txt is too short", "50 + 50 tokens", f"{len(text)} characters", "--prefix")
+    refused(result, "short.txt is too short", "50 + 50 tokens", f"{len(text)} character", "--prefix")
     assert not (tmp_path / "run").exists()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -80,6 +81,11 @@ def version(
         raise typer.Exit
 
 
+def _warn(message: Warning | str, *where: Any, **more: Any) -> None:
+    """A warning in a line of its own, without the place in the code from which it comes."""
+    messages.print(f"[yellow]warning:[/] {escape(str(message))}", soft_wrap=True)
+
+
 def main() -> None:
     """Run the command line; mistakes of the user end in one line that says what to do."""
     os.environ.setdefault("TQDM_DISABLE", "1")  # tqdm reads it when imported: transformers would draw bars of its own
@@ -87,7 +93,8 @@ def main() -> None:
     # turns at doing so, and both are several times slower. OpenMP reads it when torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        with interrupted_by(leave):
+        with interrupted_by(leave), warnings.catch_warnings():
+            warnings.showwarning = _warn
             code = app(prog_name="rote", standalone_mode=False)
     except RoteError as error:
         if "--debug" in sys.argv:

@@ -39,7 +39,7 @@ class RescoredNear:
 class Rescored:
     """Rows scored again: `drawn` of `examples` at random with this seed, and the `strongest`.
 
-    `mean_difference` per token is to be held against `limit`, which is four times what was `measured` between correct
+    `mean_difference` per token is to be held against `limit`, which is three times what was `measured` between correct
     computations of such a pair. `drawn_wrong` of the drawn ones are wrong; `wrong_at_most` is the largest share of all
     that may be, with 95% confidence, where none is.
     """
