@@ -25,6 +25,7 @@ from rote.analysis.agreement import Limit, limit, row_agreement, wrong_at_most
 from rote.jobs import engine
 from rote.jobs.evidence import Evidence
 from rote.models.base import BUNDLED
+from rote.store.files import digest
 from tests.cli.command import rote_here
 from tests.jobs.support import SIZES
 from tests.seals import reseal
@@ -109,13 +110,13 @@ def test_rows_are_scored_again_with_other_threads_and_batches(copy: Path, tiny_f
     assert found.tokens == (found.drawn + found.strongest) * SIZES.suffix
     assert found.mean_difference < found.limit == 3 * found.measured
     assert found.wrong_at_most == pytest.approx(1 - 0.05 ** (1 / 40))
-    assert "at most 7.22% of all rows are wrong, with 95% confidence" in result.verdict
+    assert "at most 7.22% of all windows are wrong, with 95% confidence" in result.verdict
     again = rote.verify(copy, rote.load(tiny_folder, ModelOptions(device="cpu", dtype="bfloat16")), every=True)
     assert again.verified
     assert again.rescored is not None
     assert again.rescored.mean_difference > found.limit  # it was another computation
     assert again.rescored.wrong_at_most == 0
-    assert "all 116 rows" in again.verdict
+    assert "all windows, 116 in number" in again.verdict
 
 
 def test_examples_and_searches_are_scored_again(bundled: Any, alice: str, tmp_path: Path) -> None:
@@ -137,7 +138,8 @@ def test_examples_and_searches_are_scored_again(bundled: Any, alice: str, tmp_pa
     def likelier(rows: list[dict[str, Any]]) -> None:
         own = next(c for c in rows[1]["candidates"] if c["log_prob"] is not None)
         own["log_prob"] += 0.01
-        rows[2]["lower"], rows[2]["upper"] = 0.6, 0.7
+        rows[2].update(lower=0.999, upper=1.0)  # more than there is
+        rows[2]["lower_by_tolerance"][-1], rows[2]["upper_by_tolerance"][-1] = 0.999, 1.0
         rows[3]["estimate"] = 0.1
 
     edit_shard(listed, likelier)
@@ -215,6 +217,9 @@ def raise_all(row: dict[str, Any]) -> None:
         (lambda row: row.update(example_id="w7"), "are not those of"),
         (lambda row: row.update(scheme="temperature=9"), "are not those of"),
         (lambda row: row.update(margins=row["margins"][:-1]), "not one number of each kind"),
+        (lambda row: row.update(stopped=True), "stopped early in a run that stops none"),
+        (lambda row: row.update(suffix_start=row["suffix_start"] + 1), "has another place than under"),
+        (lambda row: row.update(token_ends=[1] * len(row["token_ends"])), "has another place than under"),
     ],
 )
 def test_rows_that_do_not_add_up_are_found_without_a_model(copy: Path, change: Any, problem: str) -> None:
@@ -229,10 +234,8 @@ def test_rows_that_do_not_add_up_are_found_without_a_model(copy: Path, change: A
     ("change", "problem"),
     [
         (raise_all, "its tokens differ by"),
-        (
-            lambda row: row.update(greedy=True, ranks=[1] * len(row["ranks"])),
-            "greedy decoding does not give its suffix",
-        ),
+        (lambda row: row.update(greedy=True, ranks=[1] * len(row["ranks"])), "its tokens have other ranks"),
+        (lambda row: row.update(margins=[5.0] * len(row["margins"])), "from the border of the support"),
     ],
 )
 def test_one_forged_row_is_found_by_scoring_all_again(copy: Path, tiny_folder: Path, change: Any, problem: str) -> None:
@@ -244,6 +247,91 @@ def test_one_forged_row_is_found_by_scoring_all_again(copy: Path, tiny_folder: P
     assert problem in result.verdict
     assert result.rescored is not None
     assert (result.rescored.drawn_wrong, result.rescored.wrong_at_most) == (1, None)
+
+
+def both(rows: list[dict[str, Any]], number: int) -> list[dict[str, Any]]:
+    """The rows of one window under both schemes."""
+    return [row for row in rows if row["example_id"] == rows[number]["example_id"]]
+
+
+def shorten(rows: list[dict[str, Any]], tokens: int) -> None:
+    for row in both(rows, 4):
+        for name in ("token_log_probs", "base_log_probs", "ranks", "margins"):
+            row[name] = row[name][:tokens]
+        row["log_prob"] = float(np.sum(np.float32(row["token_log_probs"]), dtype=np.float64))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda rows: shorten(rows, 0), "has no tokens"),
+        (lambda rows: shorten(rows, 1), "a row's tokens do not end where its suffix does"),
+        (lambda rows: [row.update(token_ends=[1] * 6) for row in both(rows, 4)], "do not end where its suffix does"),
+        (lambda rows: [row.update(split="train") for row in rows], "belongs to a group"),
+        (lambda rows: [rows.remove(row) for row in both(rows, 4)], "not the windows at every 10 characters"),
+    ],
+)
+def test_rows_that_no_scan_could_have_are_found_without_a_model(copy: Path, change: Any, problem: str) -> None:
+    edit_shard(copy / "scores/000001.parquet", change)
+    reseal(copy)
+    result = rote.verify(copy)
+    assert names(result, False) == ["rows"]
+    assert problem in result.verdict
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda manifest: manifest["windows"].update(stride=5), "not the windows at every 5 characters"),
+        (lambda manifest: manifest["source"].update(characters=9000), "the manifest says 9000 characters"),
+        (lambda manifest: manifest.update(logit_tolerance=1e9), "may move by 1e+09, not 0.0005"),
+        (lambda manifest: manifest["model"].update(parameters=70_000_000_000), "its parameters differs"),
+        (lambda manifest: manifest["source"].update(normalised=[{"step": "bom", "places": 3}]), "in so many places"),
+    ],
+)
+def test_a_manifest_that_says_something_else_is_found(copy: Path, tiny_folder: Path, change: Any, problem: str) -> None:
+    edit_json(copy / "manifest.json", change)
+    forge(copy)
+    result = rote.verify(copy, rote.load(tiny_folder, ModelOptions(device="cpu")), sample=5)
+    assert not result.verified
+    assert problem in result.verdict
+
+
+def test_windows_left_out_and_called_dropped_are_found_with_the_model(copy: Path, tiny_folder: Path) -> None:
+    edit_shard(copy / "scores/000001.parquet", lambda rows: [rows.remove(row) for row in both(rows, 4)])
+    edit_json(copy / "manifest.json", lambda manifest: manifest.update(dropped=manifest["dropped"] + 1))
+    forge(copy)
+    assert rote.verify(copy).verified  # by the files alone nothing is wrong
+    found = rote.verify(copy, rote.load(tiny_folder, ModelOptions(device="cpu")), sample=5)
+    assert "the text is not cut into the windows that the run has" in found.verdict
+
+
+def test_examples_told_otherwise_than_they_are_are_found(tiny_folder: Path, alice: str, tmp_path: Path) -> None:
+    model = rote.load(tiny_folder, ModelOptions(device="cpu"))
+    lines = [{"id": str(i), "text": alice[3000 + 50 * i :][:200], "split": "train"} for i in range(3)]
+    run = rote.score(model, lines, prefix=8, suffix=6, out=tmp_path / "run", **LIKELY)
+    assert rote.verify(run, model).verified
+    shard, stored = run.shards()[0], (run.folder / "examples.jsonl").read_text()
+    edit_shard(shard, lambda rows: [row.update(split="held-out") for row in rows])
+    forge(run.folder)
+    assert "has other metadata than the example" in rote.verify(run.folder).verdict
+    edit_shard(shard, lambda rows: [row.update(split="train") for row in rows])
+    first = json.loads(stored.splitlines()[0])["suffix_text"]
+    (run.folder / "examples.jsonl").write_text(stored.replace(json.dumps(first)[1:-1], " 12 Elm Street", 1))
+    text = digest((run.folder / "examples.jsonl").read_text())
+    edit_json(run.folder / "manifest.json", lambda manifest: manifest["source"].update(text_sha256=text))
+    forge(run.folder)
+    assert "its text is not what its tokens say" in rote.verify(run.folder, model).verdict
+
+
+def test_the_result_is_written_over_nothing_else(copy: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    for out in (copy / "summary.json", tmp_path / "mine.txt", tmp_path, tmp_path / "nowhere" / "x.json"):
+        with pytest.raises(InputError, match="out"):
+            rote.verify(copy, out=out)
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+    for _ in range(2):
+        assert rote.verify(copy, out=tmp_path / "found.json").verified
 
 
 def test_a_sibling_of_the_model_is_found_though_its_fingerprint_is_forged(
@@ -371,6 +459,19 @@ def test_evidence_that_was_cut_off_or_leads_elsewhere_is_refused(copy: Path, tmp
             data = file.read(name)
             edited.writestr(name, data.replace(b"1e-60", b"1e-50") if name == "run/manifest.json" else data)
     assert "manifest.json is not what was sealed" in rote.verify(tmp_path / "edited.zip").verdict
+    for name in ("reproduce.py", "README.md", "run/report.html"):
+        with zipfile.ZipFile(packed) as file, zipfile.ZipFile(tmp_path / "beside.zip", "w") as edited:
+            for each in file.namelist():
+                edited.writestr(each, b"something else" if each == name else file.read(each))
+        assert f"{name} is not what Rote makes of this run" in rote.verify(tmp_path / "beside.zip").verdict
+    shutil.copy(packed, tmp_path / "more.zip")
+    with zipfile.ZipFile(tmp_path / "more.zip", "a") as file:
+        file.writestr("run/more.txt", "x")
+    assert "run/more.txt does not belong there" in rote.verify(tmp_path / "more.zip").verdict
+    with zipfile.ZipFile(tmp_path / "more.zip", "a") as file, pytest.warns(UserWarning, match="Duplicate"):
+        file.writestr("run/summary.json", "{}")
+    with pytest.raises(RunError, match=r"holds run/summary\.json twice"):
+        rote.verify(tmp_path / "more.zip")
     assert not Evidence(tmp_path / "edited.zip").intact
     edit_json(copy / "summary.json", lambda content: content.update(tau=0.5))
     with pytest.raises(RunError, match="not what was sealed"):

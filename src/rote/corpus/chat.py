@@ -41,7 +41,8 @@ def chat_prefix(messages: Sequence[Mapping[str, str]], tokenizer: Any, bos: int 
     `where`: whose messages these are, for errors.
     """
     template = _on_one_day(_template(tokenizer, where), where)
-    if control := next((name for name in _controls(tokenizer) if any(name in m["content"] for m in messages)), None):
+    said = [text for message in messages for text in message.values()]
+    if control := next((name for name in _controls(tokenizer) if any(name in text for text in said)), None):
         raise InputError(
             f"{where}: a message has {control!r} in it, which the chat template would turn into a control token. Leave "
             "it out, or give token ids."
@@ -50,9 +51,9 @@ def chat_prefix(messages: Sequence[Mapping[str, str]], tokenizer: Any, bos: int 
     try:
         ids = list(tokenizer.apply_chat_template([dict(m) for m in messages], chat_template=template, **options))
     except Exception as error:  # whatever the template raises: it says so itself, or stumbles over the messages
-        said = (str(error) or type(error).__name__).rstrip(". ")
+        why = (str(error) or type(error).__name__).rstrip(". ")
         raise InputError(
-            f"{where}: the model's chat template does not take these messages: {said}. Give roles, and an order of "
+            f"{where}: the model's chat template does not take these messages: {why}. Give roles, and an order of "
             "them, that it knows."
         ) from error
     if bos is None:

@@ -14,12 +14,13 @@ from typing import Any
 from rote.errors import InputError, RunError
 from rote.jobs.open import Run
 from rote.models.base import LogitModel, ModelOptions, load
-from rote.progress import Progress
+from rote.progress import Progress, quiet
 from rote.report.page.run import render_run
 from rote.report.text.verification import instructions
 from rote.scheme import Scheme
 from rote.store.files import pretty, whole_file
 from rote.store.manifest import Manifest
+from rote.store.open import require_run
 from rote.store.seal import SEAL, check_seal
 
 RUN = "run"
@@ -44,12 +45,14 @@ class Evidence:
     def run(self) -> Run:
         """The run, with its files as they are: whether they fit the seal is for the reader to find out."""
         if self.path.is_dir():
-            if not (self.path / "manifest.json").is_file():
-                Run.open(self.path)  # says what it is instead
-            return Run(self.path)
+            return Run(require_run(self.path))
         if not self.path.exists():
             raise RunError(f"there is no run folder and no file {self.path}; check the path.")
         return Run(self._unpacked / RUN)
+
+    @property
+    def packed(self) -> bool:
+        return not self.path.is_dir()
 
     @property
     def name(self) -> str:
@@ -76,6 +79,8 @@ class Evidence:
                 names = [PurePosixPath(entry.filename) for entry in packed.infolist()]
                 if any(name.is_absolute() or ".." in name.parts for name in names):
                     raise RunError(f"{self.path} holds names that lead out of it, so it is no evidence of Rote's.")
+                if twice := next((name for name in names if names.count(name) > 1), None):
+                    raise RunError(f"{self.path} holds {twice} twice, so it is no evidence of Rote's: which is meant?")
                 if sum(entry.file_size for entry in packed.infolist()) > MOST_BYTES:
                     raise RunError(f"{self.path} would unpack to more than {MOST_BYTES >> 30} GiB; unpack it by hand.")
                 packed.extractall(folder)
@@ -87,6 +92,25 @@ class Evidence:
         if not (folder / RUN / "manifest.json").is_file():
             raise RunError(f"{self.path} holds no run; give a file that rote export --to evidence wrote.")
         return folder
+
+    def beside(self) -> str | None:
+        """What is wrong with what a file of evidence holds beside the sealed run; None: nothing.
+
+        The page is compared where the same version of Rote can make it anew.
+        """
+        folder, run = self._unpacked, self.run
+        present = {str(path.relative_to(folder).as_posix()) for path in folder.rglob("*") if path.is_file()}
+        expected = {f"{RUN}/{name}" for name in (SEAL, *run.seal.files)} | {"environment.json"}
+        made = {name: content.decode("utf-8", "replace") for name, content in _made(run, quiet).items()}
+        for name in sorted((expected | made.keys()) - present):
+            return f"{name} is missing"
+        for name in sorted(present - expected - made.keys()):
+            return f"{name} does not belong there"
+        same = run.manifest.versions.get("rote") == version("rote")
+        for name, content in made.items():
+            if name != "environment.json" and same and (folder / name).read_text("utf-8") != content:
+                return f"{name} is not what Rote makes of this run"
+        return None
 
     @property
     def intact(self) -> bool:
@@ -112,14 +136,8 @@ def pack(run: Run, path: Path, tell: Progress) -> list[str]:
 
     The page is made anew: the one in the folder is not sealed. The same run gives the same bytes on the same machine.
     """
-    seal, page = run.seal, render_run(run.view, tell)
-    content = {
-        "README.md": instructions(run.finished, seal.id).encode(),
-        "environment.json": pretty(environment()),
-        "reproduce.py": script(run.manifest).encode(),
-        f"{RUN}/report.html": page.encode("utf-8", "replace"),
-    }
-    files = [SEAL, *seal.files]
+    content = {**_made(run, tell), "environment.json": pretty(environment())}
+    files = [SEAL, *run.seal.files]
     with whole_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, data in content.items():
             packed.writestr(_entry(name), data)
@@ -127,6 +145,15 @@ def pack(run: Run, path: Path, tell: Progress) -> list[str]:
             packed.writestr(_entry(f"{RUN}/{name}"), (run.folder / name).read_bytes())
             tell("packed", number, len(files))
     return [*content, *(f"{RUN}/{name}" for name in files)]
+
+
+def _made(run: Run, tell: Progress) -> dict[str, bytes]:
+    """What follows from the run itself."""
+    return {
+        "README.md": instructions(run.finished, run.seal.id).encode(),
+        "reproduce.py": script(run.manifest).encode(),
+        f"{RUN}/report.html": render_run(run.view, tell).encode("utf-8", "replace"),
+    }
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
@@ -155,6 +182,7 @@ def script(manifest: Manifest) -> str:
     """A program that makes the run again, from what lies beside it, in a folder of its own."""
     model, windows = manifest.model, manifest.windows
     options = {"dtype": model.dtype, "bos": model.bos, "revision": model.revision, "device": model.device}
+    options |= {"fingerprint": model.hashed, "label": model.label}
     near = None
     if manifest.near is not None:
         own = {field.name: getattr(manifest.near, field.name) for field in fields(manifest.near)}
@@ -179,7 +207,9 @@ def script(manifest: Manifest) -> str:
     lines = [f"    {name}={value}," for name, value in arguments.items()]
     return "\n".join(
         [
-            '"""Makes the run again, into the folder "again". Give another path of the model where it is elsewhere."""',
+            '"""Makes the run again, into the folder "again". Give another path of the model where it is elsewhere.',
+            *_differently(manifest),
+            '"""',
             "",
             "import pathlib",
             "import sys",
@@ -196,6 +226,16 @@ def script(manifest: Manifest) -> str:
             "",
         ]
     )
+
+
+def _differently(manifest: Manifest) -> list[str]:
+    """What the program does otherwise than the command did."""
+    told = []
+    if manifest.sampling is not None:
+        told += ["", "The examples were drawn from a corpus: the same are scored again, and not drawn again."]
+    if manifest.model.trust_remote_code:
+        told += ["", "Code that came with the model was run; add trust_remote_code=True if you trust it, too."]
+    return told
 
 
 def _listed(values: dict[str, Any]) -> str:

@@ -77,10 +77,10 @@ def score_examples(
     if twice is not None:
         raise InputError(f"{name} has more than one example with the id {twice!r}; give every example its own id.")
     check_job(job)  # first: ids may be past the tokenizer's
-    shown = [_shown(example, tokenizer) for example in examples]
-    lines = b"".join(map(line, shown))
+    stored = [_shown(example, tokenizer) for example in examples]
+    lines = b"".join(map(line, stored))
     if tokenizer is not None:
-        ends = decoded_ends(tokenizer, [(e.suffix, one.suffix_text) for e, one in zip(examples, shown, strict=True)])
+        ends = decoded_ends(tokenizer, [(e.suffix, one.suffix_text) for e, one in zip(examples, stored, strict=True)])
         job = replace(job, examples=[replace(e, token_ends=end) for e, end in zip(examples, ends, strict=True)])
     ids = json.dumps([[e.id, e.prefix, e.suffix, dict(e.metadata)] for e in examples], sort_keys=True)
     ways = Counter(example.tokenised for example in examples)
@@ -122,18 +122,20 @@ def _shared(beginning: str, text: str) -> int:
     )
 
 
+def shown(ids: Sequence[int], tokenizer: Any) -> str:
+    """Tokens as a reader sees them: as text, or as ids where there is no tokenizer."""
+    return str(tokenizer.decode(list(ids))) if tokenizer is not None and ids else " ".join(map(str, ids))
+
+
 def _shown(example: Example, tokenizer: Any) -> StoredExample:
     """An example for the reader: its ids, and their text where a tokenizer is at hand (for display only)."""
-
-    def decode(ids: Sequence[int]) -> str:
-        return str(tokenizer.decode(list(ids))) if tokenizer is not None and ids else " ".join(map(str, ids))
 
     return StoredExample(
         id=example.id,
         prefix=list(example.prefix),
         suffix=list(example.suffix),
-        prefix_text=decode(example.prefix),
-        suffix_text=decode(example.suffix),
+        prefix_text=shown(example.prefix, tokenizer),
+        suffix_text=shown(example.suffix, tokenizer),
         metadata=dict(example.metadata),
         tokenised=example.tokenised,
     )

@@ -29,6 +29,12 @@ with quietly():
 LOGIT_TOLERANCE = {torch.float32: 5e-4, torch.float16: 0.1, torch.bfloat16: 0.5}
 """Measured with `benchmarks/tolerance.py`, rounded up: see docs/numerics.md."""
 
+
+def tolerance_of(dtype: str) -> float:
+    """How far one logit may move in another correct computation, for a model that computes in this type."""
+    return LOGIT_TOLERANCE.get(getattr(torch, dtype, torch.bfloat16), 0.5)
+
+
 GENERATED_AT_ONCE = 1024
 
 

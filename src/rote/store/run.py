@@ -265,6 +265,11 @@ def begin(folder: Path, manifest: Manifest, *, content: Mapping[str, bytes]) -> 
     make_folder(folder / "scores")
     if (folder / "manifest.json").is_file():
         refuse_if_different(read_json(folder / "manifest.json"), manifest, str(folder))
+        if (folder / "summary.json").is_file() and not any((folder / name).is_file() for name in (SEAL, ASIDE)):
+            raise RunError(
+                f"{folder} was finished, and its {SEAL} is gone: nothing says whether its files are as they were. It "
+                f"is not gone on with: put the seal back, or choose another {argument('out')}."
+            )
         reopen(folder, restored=[*content, "summary.json"])
     else:
         _refuse_foreign(folder, content)
@@ -311,10 +316,14 @@ def add_variants(folder: Path, variants: Variants) -> None:
 
 def finish(folder: Path, summary: Summary) -> Seal:
     """Write the summary, and seal all that the run rests on: not its page, exports or lock, which can be made anew."""
-    write_whole(folder / "summary.json", pretty(summary))
+    content, path = pretty(summary), folder / "summary.json"
+    if path.is_file() and path.read_bytes() != content:
+        path.unlink()  # of before: it would not fit the seal
     present = [name for name in ("text.txt", "examples.jsonl", "variants.json") if (folder / name).is_file()]
     shards = [f"scores/{path.name}" for path in shards_in(folder)]
-    return write_seal(folder, ["manifest.json", "summary.json", *present, *shards])
+    seal = write_seal(folder, ["manifest.json", *present, *shards], {"summary.json": content})
+    write_whole(path, content)
+    return seal
 
 
 def _shard(folder: Path, index: int) -> Path:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from rote.errors import RunError
 from rote.store.files import FORMAT, now, pretty, read_declared, write_whole
@@ -18,7 +19,10 @@ ASIDE = "seal-before.json"
 BEGUN_WITH = ("manifest.json", "seed.json")
 """What a folder is begun with: without it, nothing else can be made again."""
 
-READ = (*BEGUN_WITH, "text.txt", "examples.jsonl", "variants.json", "chunks.jsonl", "summary.json", "sweep.json")
+READ = (
+    *BEGUN_WITH, "text.txt", "examples.jsonl", "variants.json", "chunks.jsonl", "summary.json", "sweep.json",
+    "comparison.json",
+)  # fmt: skip
 """What is read of a folder where it is there, beside shards."""
 
 MEANING = (
@@ -54,10 +58,14 @@ def read_seal(folder: Path, name: str = SEAL) -> Seal:
 
 def check_seal(folder: Path) -> Seal:
     """The seal of a folder whose files are as they were when it was made; a RunError names the first that is not."""
+    if not (folder / SEAL).is_file() and (folder / ASIDE).is_file():
+        raise RunError(
+            f"{folder} has no {SEAL} yet: it is gone on with. Wait for it, or run the command that made it again."
+        )
     if not (folder / SEAL).is_file():
         raise RunError(
             f"{folder} has no {SEAL}, so nothing says whether its files are as they were when it was finished. Put the "
-            "seal back; or run the command that made it again, which seals what is there."
+            "seal back; or make it anew, in another folder."
         )
     seal = read_seal(folder)
     for name, expected in seal.files.items():
@@ -70,9 +78,13 @@ def check_seal(folder: Path) -> Seal:
     return seal
 
 
-def write_seal(folder: Path, names: Iterable[str]) -> Seal:
-    """Seal these files. Where they are sealed already as they stand, that seal stays; else the new one names it."""
-    files = {name: hash_of(folder / name) for name in sorted(names)}
+def write_seal(folder: Path, names: Iterable[str], coming: Mapping[str, bytes] = MappingProxyType({})) -> Seal:
+    """Seal these files. Where they are sealed already as they stand, that seal stays; else the new one names it.
+
+    `coming`: those that are written after it, so that what is finished is never there without its seal.
+    """
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in coming.items()}
+    files = {name: hashes.get(name) or hash_of(folder / name) for name in sorted({*names, *coming})}
     earlier = next((read_seal(folder, name) for name in (SEAL, ASIDE) if (folder / name).is_file()), None)
     if earlier is not None and earlier.files == files:
         seal = earlier

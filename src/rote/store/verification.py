@@ -37,7 +37,7 @@ class RescoredNear:
 
 @dataclass(frozen=True, kw_only=True)
 class Rescored:
-    """Rows scored again: `drawn` of `examples` at random with this seed, and the `strongest`.
+    """Windows or examples (`unit`) scored again: `drawn` of `examples` at random with this seed, and the `strongest`.
 
     `mean_difference` per token is to be held against `limit`, which is three times what was `measured` between correct
     computations of such a pair. `drawn_wrong` of the drawn ones are wrong; `wrong_at_most` is the largest share of all
@@ -45,6 +45,7 @@ class Rescored:
     """
 
     model: ModelIdentity
+    unit: str
     examples: int
     drawn: int
     strongest: int

@@ -11,6 +11,8 @@ from rote.store.verification import Rescored, Verification
 def verdict(result: Verification) -> str:
     """What was found, in one sentence with what it proves."""
     failed = next((finding for finding in result.findings if finding.passed is False), None)
+    if failed is not None and failed.name == "model":
+        return f"Nothing can be said of the rows: {failed.told.rstrip('.')}. Give the model that the run was made with."
     if failed is not None:
         return f"This run cannot be relied on: {failed.told.rstrip('.')}."
     unchanged = f"Nothing has changed since the run was sealed ({result.seal}), and its summary follows from its rows"
@@ -20,15 +22,13 @@ def verdict(result: Verification) -> str:
 
 
 def _proves(found: Rescored) -> str:
+    how = f"scored again with the model in {found.model.dtype}, come out as they stand"
     if found.drawn == found.examples:
-        return f"all {numbers.count(found.examples)} rows, scored again with the model, come out as they stand"
+        return f"all {found.unit}s, {numbers.count(found.examples)} in number, {how}"
     share = numbers.percent(found.wrong_at_most or 0.0)
-    again = f"{numbers.count(found.drawn)} of {numbers.count(found.examples)} rows drawn at random"
+    again = f"{numbers.count(found.drawn)} of {numbers.counted(found.examples, found.unit)} drawn at random"
     others = f" and {numbers.count(found.strongest)} of the likeliest" if found.strongest else ""
-    return (
-        f"{again}{others}, scored again with the model, come out as they stand: at most {share} of all rows are wrong, "
-        "with 95% confidence"
-    )
+    return f"{again}{others}, {how}: at most {share} of all {found.unit}s are wrong, with 95% confidence"
 
 
 def lines(result: Verification) -> list[str]:
