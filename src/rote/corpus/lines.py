@@ -153,7 +153,9 @@ def _of_text(
                 f'{argument(option, length)} is for {{"text": "..."}}: a prompt and its target are used whole. '
                 "Leave it out.",
             )
-    target = _text(record.get("target"), "target", where)
+    if "target" not in record:
+        fail(where, f"a {shape} without a target. Give the text that should come back as its target.")
+    target = _text(record["target"], "target", where)
     if not target:
         fail(where, "target is empty. Give the text that should come back.")
     nothing = f"the tokenizer leaves nothing of the target {_show(target)}. Give another."

@@ -38,6 +38,10 @@ ERRORS = 4.5
 
 
 def rescored(run: Run, model: ScoringModel, sample: int, every: bool, seed: int, tell: Progress) -> Rescored:
+    """Score `sample` rows drawn at random and the strongest again, or `every` one, and hold them against the run's.
+
+    All windows of a scan are cut again as well, and the texts of all examples held against their tokens.
+    """
     from rote.extraction.verbatim import verbatim
     from rote.models.huggingface import tolerance_of
 
@@ -146,7 +150,7 @@ def _scheme_problem(row: Row, fresh: Verbatim, greedy: Verbatim, limits: Limit, 
         return "its tokens have other ranks"
     margins, now = np.asarray(row["margins"], np.float64), np.asarray(fresh.margins[:size], np.float64)
     finite = np.isfinite(margins) & np.isfinite(now)
-    if (np.isfinite(margins) != np.isfinite(now)).any() or np.abs(margins[finite] - now[finite]).sum() > border * size:
+    if np.abs(margins[finite] - now[finite]).sum() > border * size:
         return "its tokens are elsewhere from the border of the support"
     if row["stopped"] and fresh.log_prob > row["log_prob"] + limits.of_a_sum(len(fresh.ranks)):
         return "its log-prob is above the bound at which it was given up"

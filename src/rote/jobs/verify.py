@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rote.analysis.consistency import row_problems, scan_problems, score_problems
 from rote.analysis.summary import summarise
-from rote.errors import InputError, RoteError, argument, counted
+from rote.errors import InputError, RoteError, RunError, argument, counted
 from rote.jobs.evidence import Evidence
 from rote.jobs.open import Run
 from rote.jobs.rescore import rescored
@@ -73,8 +73,11 @@ def verify(
     if model is not None and _sound(findings):
         findings.append(_weights(run, model))
         if _sound(findings):
-            again = rescored(run, model, sample or SAMPLE, every, drawn_with, progress or quiet)
-            findings.append(_scores(again))
+            try:
+                again = rescored(run, model, sample or SAMPLE, every, drawn_with, progress or quiet)
+                findings.append(_scores(again))
+            except RunError as error:  # windows that cannot be cut again
+                findings.append(_finding("scores", str(error), ""))
     result = Verification(
         format=FORMAT,
         kind="verification",
