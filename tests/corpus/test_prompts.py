@@ -206,7 +206,7 @@ USER = [{"role": "user", "content": "Hi"}]
     ("line", "message"),
     [
         ({"prompt": "a", "target": ""}, "target is empty. Give the text"),
-        ({"prompt": "a"}, "target is null. Give a string"),
+        ({"prompt": "a"}, "'prompt' without a target"),
         ({"prompt": 3, "target": "b"}, "prompt is 3. Give a string"),
         ({"prompt": "a", "target": ["b"]}, r'target is \["b"\]. Give a string'),
         ({"target": "b"}, "a target without a prompt"),
@@ -215,7 +215,7 @@ USER = [{"role": "user", "content": "Hi"}]
         ({"prompt": "a", "target": "b", "prefix": [1]}, "both 'prompt' and 'prefix'"),
         ({"prompt": "a", "messages": USER, "target": "b"}, "both 'prompt' and 'messages'"),
         ({"prompt": "a", "target": "b", "start": 0}, "both 'prompt' and 'start'"),
-        ({"messages": USER}, "target is null"),
+        ({"messages": USER}, "'messages' without a target"),
         ({"messages": [], "target": "b"}, r"messages is \[\]. Give a list"),
         ({"messages": "Hi", "target": "b"}, 'messages is "Hi". Give a list'),
         ({"messages": ["Hi"], "target": "b"}, 'messages, number 1 is "Hi". Give an object with role and content'),

@@ -239,7 +239,7 @@ def test_rows_that_do_not_add_up_are_found_without_a_model(copy: Path, change: A
     ],
 )
 def test_one_forged_row_is_found_by_scoring_all_again(copy: Path, tiny_folder: Path, change: Any, problem: str) -> None:
-    edit_shard(copy / "scores/000001.parquet", lambda rows: change(rows[4]))
+    edit_shard(copy / "scores/000001.parquet", lambda rows: [change(row) for row in both(rows, 4)])
     forge(copy)
     assert rote.verify(copy).verified  # it adds up
     result = rote.verify(copy, rote.load(tiny_folder, ModelOptions(device="cpu")), every=True)

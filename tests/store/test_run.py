@@ -297,7 +297,7 @@ def test_a_run_is_finished_with_its_summary_its_last_shard_and_its_seal(undistur
         with pytest.raises(RunError, match=rf"is unfinished \({stored} of 4 shards stored\)"):
             _ = Run(undisturbed.folder).summary
         path.write_bytes(content)
-        with pytest.raises(RunError, match=r"has no seal\.json.*; or run the command that made it again, which seals"):
+        with pytest.raises(RunError, match=r"has no seal\.json.* Put the seal back; or make it anew"):
             _ = Run(undisturbed.folder).summary
         seal.write_bytes(sealed)
     again = Run(undisturbed.folder)

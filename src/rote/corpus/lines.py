@@ -154,7 +154,7 @@ def _of_text(
                 "Leave it out.",
             )
     if "target" not in record:
-        fail(where, f"a {shape} without a target. Give the text that should come back as its target.")
+        fail(where, f"{shape!r} without a target. Give the text that should come back as its target.")
     target = _text(record["target"], "target", where)
     if not target:
         fail(where, "target is empty. Give the text that should come back.")
