@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import rote
 from rote import GREEDY, Example, Scheme, verbatim
 from rote.models.fingerprint import fingerprint
 from rote.models.huggingface import HuggingFaceModel
+from rote.store.files import plain
 from tests.real.fetch import fetch
 from tests.reference import verbatim as reference
 from tests.reference import wide
@@ -247,7 +247,7 @@ def test_the_command_line_gives_the_same_number(gemma: Any, preamble: Example, p
     )
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
-    assert summary["model"] == asdict(gemma.identity())  # another process, the same weights, tokenizer and BOS
+    assert summary["model"] == plain(gemma.identity())  # another process, the same weights, tokenizer and BOS
     assert summary["schemes"]["temperature=1 top_k=40"]["rates"]["rate_at_tau"]["count"] == 1
     row = rote.Run.open(out).scores.row(0, named=True)
     assert row["example_id"] == "preamble"
