@@ -30,8 +30,9 @@ function outputLabel(run, row, [place, edits, own, together]) {
   const all = together === null ? null : number("set_log_prob", "probability", together, together);
   if (itself) label.append(", probability ", itself);
   if (itself && all) label.append(", with all that begin alike and count ", all);
-  if (!itself && all)
+  if (!itself && all) {
     label.append(", an example of outputs that begin alike and all count, together probability ", all);
+  }
   return label;
 }
 
