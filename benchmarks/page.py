@@ -67,7 +67,7 @@ def make_run(folder: Path, text: str, tokenizer: Any, *, near: bool, seed: int =
     )  # fmt: skip
     begin(folder, manifest, content={"text.txt": text.encode()})
     random = np.random.default_rng(seed)
-    for index in range(manifest.shards):
+    for index in range(math.ceil(len(examples) / SHARD)):
         part = examples[index * SHARD : (index + 1) * SHARD]
         results = [_scored(example, len(text), random) for example in part]
         extra = [_near(example, found, text) for example, found in zip(part, results, strict=True)] if near else []

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from rote.report.text.passage import ShownPassage
     from rote.report.text.spots import Spots
     from rote.scheme import GREEDY, Scheme
+    from rote.store.stages import Refine
     from rote.store.verification import Verification
     from rote.tokens import Example
 
@@ -70,6 +71,7 @@ _HOME = {
     "NearVerbatim": "rote.extraction.near.results",
     "Progress": "rote.progress",
     "Reconstruction": "rote.jobs.open",
+    "Refine": "rote.store.stages",
     "RoteError": "rote.errors",
     "Run": "rote.jobs.open",
     "RunError": "rote.errors",
@@ -128,6 +130,7 @@ __all__ = [
     "NearVerbatim",
     "Progress",
     "Reconstruction",
+    "Refine",
     "RoteError",
     "Run",
     "RunError",

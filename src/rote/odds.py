@@ -96,6 +96,22 @@ def wilson(successes: float, total: float, level: float = 0.95) -> tuple[float, 
     return low, high
 
 
+def at_most(hits: int, draws: int, level: float = 0.95) -> float:
+    """The one-sided Clopper-Pearson limit: a share of which `hits` in `draws` are seen is at most this large.
+
+    1 where every draw is a hit, and where there is none.
+    """
+    if not 0 <= hits <= draws:
+        raise InputError(f"hits must lie between 0 and the {draws} draws, not {hits}.")
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, not {level}.")
+    if hits == draws:
+        return 1.0
+    from scipy.special import betaincinv
+
+    return float(betaincinv(hits + 1, draws - hits, level))
+
+
 def _at_least_once(p_z: float, n: int) -> float:
     if n == 0 or p_z == 0:
         return 0.0

@@ -177,14 +177,14 @@ def test_a_damaged_comparison_is_refused(folders: Path, tmp_path: Path) -> None:
     (old / "comparison.json").write_text("{}")
     assert "comparison.json is not what was sealed" in refused(old)
     reseal(old)
-    said = "comparison.json names no format, but this version of Rote reads format 5. Compare the runs again"
+    said = "comparison.json names no format, but this version of Rote reads format 6. Compare the runs again"
     assert said in refused(old)
-    (old / "comparison.json").write_text('{"format": 5, "kind": "scan"}')
+    (old / "comparison.json").write_text('{"format": 6, "kind": "scan"}')
     reseal(old)
     said = "comparison.json is damaged: Object missing required field `source`. Compare the runs again: rote compare."
     assert said in refused(old)
     (tmp_path / "sweep").mkdir()
-    (tmp_path / "sweep/sweep.json").write_text('{"format": 5, "kind": "sweep"}')
+    (tmp_path / "sweep/sweep.json").write_text('{"format": 6, "kind": "sweep"}')
     assert "sweep has no seal.json, so nothing says whether its files are as they were" in refused(tmp_path / "sweep")
     write_seal(tmp_path / "sweep", ["sweep.json"])
     said = "sweep.json is damaged: Object missing required field `model`. Run the command that made the sweep again."

@@ -166,11 +166,11 @@ def test_what_cannot_be_compared_at_all(folders: Path, tmp_path: Path, monkeypat
     with pytest.raises(InputError, match="at most 2 runs"):
         compare([one, folders / "schemes"])
     monkeypatch.setattr("rote.store.files.FORMAT", 99)
-    with pytest.raises(RunError, match=r"seal\.json has format 5, but this version of Rote reads format 99"):
+    with pytest.raises(RunError, match=r"seal\.json has format 6, but this version of Rote reads format 99"):
         compare([one, folders / "other"])
     shutil.copytree(one, tmp_path / "unsealed")
     (tmp_path / "unsealed/seal.json").unlink()  # as in earlier formats
-    with pytest.raises(RunError, match=r"manifest\.json has format 5, but this version of Rote reads format 99"):
+    with pytest.raises(RunError, match=r"manifest\.json has format 6, but this version of Rote reads format 99"):
         compare([tmp_path / "unsealed", folders / "other"])
 
 

@@ -268,16 +268,16 @@ def a_folder(folder: Path, manifest: dict[str, Any]) -> Path:
 def test_only_folders_of_runs_of_this_format_are_opened(undisturbed: Run, tmp_path: Path) -> None:
     good = json.loads((undisturbed.folder / "manifest.json").read_text())
     assert Run.open(str(a_folder(tmp_path / "good", good))).folder == tmp_path / "good"
-    for other, said in ((4, "has format 4"), (6, "has format 6"), ("5", "has format '5'"), (None, "names no format")):
+    for other, said in ((5, "has format 5"), (7, "has format 7"), ("6", "has format '6'"), (None, "names no format")):
         folder = a_folder(tmp_path / f"format {other}", {**good, "format": other})
         with pytest.raises(
             RunError,
-            match=rf"manifest\.json {said}, but this version of Rote reads format 5\. Make the run anew, in another",
+            match=rf"manifest\.json {said}, but this version of Rote reads format 6\. Make the run anew, in another",
         ):
             Run.open(folder)
     with pytest.raises(RunError, match="holds a reconstruction, which has no scores"):
-        Run.open(a_folder(tmp_path / "reconstructed", {"format": 5, "kind": "reconstruct"}))
-    sweep = a_folder(tmp_path / "sweep" / "prefix-70", {"format": 5}).parent
+        Run.open(a_folder(tmp_path / "reconstructed", {"format": 6, "kind": "reconstruct"}))
+    sweep = a_folder(tmp_path / "sweep" / "prefix-70", {"format": 6}).parent
     (sweep / "sweep.json").write_text("{}")
     with pytest.raises(RunError, match=r"holds a sweep; give one of its runs, such as .*prefix-70\."):
         Run.open(sweep)

@@ -70,7 +70,7 @@ def test_what_is_sealed_and_how_anybody_can_work_it_out(sealed: Path) -> None:
     folder = sealed / "run"
     stored = json.loads((folder / SEAL).read_text())
     assert stored["files"] == {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in SEALED}
-    assert (stored["format"], stored["before"]) == (5, [])
+    assert (stored["format"], stored["before"]) == (6, [])
     without = json.dumps({**stored, "id": ""}, indent=1, ensure_ascii=False) + "\n"
     assert stored["id"] == hashlib.sha256(without.encode()).hexdigest()
     assert Run(folder).seal == check_seal(folder) == read_seal(folder)
@@ -261,7 +261,7 @@ def test_what_a_seal_does_not_prove(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\xff", b"[]", b"{}", b'{"format": 4}', b'{"format": 5}', b'{"format": 5, "files": {"x": 1}}']
+    "content", [b"", b"\xff", b"[]", b"{}", b'{"format": 4}', b'{"format": 6}', b'{"format": 6, "files": {"x": 1}}']
 )
 def test_a_seal_that_is_none_is_named(content: bytes, folder: Path, again: Callable[..., Run]) -> None:
     (folder / SEAL).write_bytes(content)

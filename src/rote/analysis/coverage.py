@@ -295,13 +295,32 @@ def character_maximum(spans_start: Any, spans_end: Any, values: Any, length: int
     return best
 
 
-def along_text(scores: pl.DataFrame, values: Any, length: int, span: Span = "suffix") -> NDArray[np.float64]:
-    """For each character of a scan's text the largest value of a row whose `span` covers it; NaN: not looked at."""
+def along_text(
+    scores: pl.DataFrame,
+    values: Any,
+    length: int,
+    span: Span = "suffix",
+    *,
+    left_out: pl.DataFrame | None = None,
+    tau: float = 1.0,
+) -> NDArray[np.float64]:
+    """For each character of a scan's text the largest value of a row whose `span` covers it; NaN: not looked at.
+
+    `left_out`: the windows of a scan in stages that have no number. What they cover was not looked at either, in full,
+    unless some row there reaches `tau`.
+    """
     starts, ends = spans(scores, span)
     best = character_maximum(starts, ends, values, length)
-    covering = np.bincount(starts, minlength=length + 1) - np.bincount(ends, minlength=length + 1)
-    best[np.cumsum(covering)[:length] == 0] = math.nan
+    best[~_covered(starts, ends, length)] = math.nan
+    if left_out is not None:
+        best[_covered(*spans(left_out, span), length) & ~(best >= math.log(tau))] = math.nan
     return best
+
+
+def _covered(starts: Integers, ends: Integers, length: int) -> NDArray[np.bool_]:
+    """Which characters lie in any of the spans."""
+    covering = np.bincount(starts, minlength=length + 1) - np.bincount(ends, minlength=length + 1)
+    return np.cumsum(covering)[:length] > 0
 
 
 def merge_spans(starts: Any, ends: Any) -> list[tuple[int, int]]:

@@ -5,6 +5,10 @@ log_prob is only an upper bound on log p_z, so `rate` takes the row as never ext
 bound; the truth lies between. `interval` is the 95% Wilson interval for drawing these examples from a larger set,
 from the lower end for `rate` to the upper end for `rate_upper`. Windows that overlap are not independent draws: over
 them the interval is too narrow.
+
+A scan in stages leaves windows out. They have no number, but some of them were drawn and scored in the end: what these
+come to bounds what all of them can. `rate` then takes the others as never extracted and `rate_upper` as many of them as
+the audit allows (one-sided 95%), and `interval` is from the one to the other.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Literal, overload
 
 import numpy as np
@@ -19,8 +25,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rote.errors import InputError
-from rote.odds import at_least_once, queries_needed, wilson
-from rote.store.summary import BorderTokens, NearTau, OddsRate, Passing, Rate, Rates, RepetitionRates, SplitRates
+from rote.odds import at_least_once, at_most, queries_needed, wilson
+from rote.store.summary import Audit, BorderTokens, NearTau, OddsRate, Passing, Rate, Rates, RepetitionRates, SplitRates
 
 Array = NDArray[np.float64]
 
@@ -44,16 +50,28 @@ def rates(
     `numeric_tolerance` is how far log_prob may move between two correct computations, `border_tolerance` how far a
     token's margin may; both depend on the dtype, and the defaults suit float32. Fields of the result:
 
-    - `examples`: rows; `stopped`: how many of them stopped early; `tau`
+    - `examples`: rows, or all windows of a scan in stages; `stopped`: how many of them stopped early; `tau`
     - `greedy_rate`, `rate_at_tau`, `rate_at_1e_4`, `maximum_rate` (log_prob > -inf): a `Rate` each
     - `np_table`: for each n in QUERIES and p in CHANCES a `Rate` with `n` and `p`: the share of examples that appear at
       least once in n generations with probability p or more
-    - `n_passing_greedy`: for each p in CHANCES (key "0.1", ...) a `Passing`
+    - `n_passing_greedy`: for each p in CHANCES (key "0.1", ...) a `Passing`; of the rows alone
     - `near_tau`: `count` rows whose log_prob (a stopped row's: its bound) is within `numeric_tolerance` of log tau, so
       that another correct computation may put them on the other side
     - `border_tokens`: `count` rows with a target token within `border_tolerance` of the border of the support, so that
       another correct computation may find it inside or outside
     """
+    return staged_rates(scores, None, tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance)
+
+
+def staged_rates(
+    scores: pl.DataFrame,
+    left_out: LeftOut | None,
+    *,
+    tau: float = 0.001,
+    numeric_tolerance: float = 0.001,
+    border_tolerance: float = 0.001,
+) -> Rates:
+    """The `rates` of a scan in stages that left windows out."""
     if not 0 < tau <= 1:
         raise InputError(f"tau is a probability and must lie in (0, 1], not {tau}.")
     for name, tolerance in (("numeric_tolerance", numeric_tolerance), ("border_tolerance", border_tolerance)):
@@ -65,19 +83,20 @@ def rates(
             "the score table has no rows, so there is nothing to take a rate of; score at least one example."
         )
     near = int(np.count_nonzero(np.abs(upper - math.log(tau)) <= numeric_tolerance))
+    tally = _Tally(lower, upper, left_out)
     lower.sort()
     upper.sort()
-    total = scores.height
     greedy = int(scores["greedy"].sum())
+    lower_greedy = np.where(scores["greedy"].to_numpy(), 0.0, -math.inf)
     return Rates(
-        examples=total,
+        examples=tally.total,
         stopped=int(scores["stopped"].sum()),
         tau=tau,
-        greedy_rate=_rate(greedy, greedy, total),
-        rate_at_tau=_rate(_at_or_above(lower, tau), _at_or_above(upper, tau), total),
-        rate_at_1e_4=_rate(_at_or_above(lower, LOWER_TAU), _at_or_above(upper, LOWER_TAU), total),
-        maximum_rate=_rate(int((lower > -math.inf).sum()), int((upper > -math.inf).sum()), total),
-        np_table=_np_table(lower, upper, QUERIES, CHANCES),
+        greedy_rate=_Tally(lower_greedy, lower_greedy, left_out).rate(_possible),
+        rate_at_tau=tally.rate(lambda rows: _at_or_above(rows, tau)),
+        rate_at_1e_4=tally.rate(lambda rows: _at_or_above(rows, LOWER_TAU)),
+        maximum_rate=tally.rate(_possible),
+        np_table=tally.np_table(QUERIES, CHANCES),
         n_passing_greedy={f"{p:g}": _passing(lower, upper, greedy, p) for p in CHANCES},
         near_tau=NearTau(count=near, numeric_tolerance=numeric_tolerance),
         border_tokens=BorderTokens(count=_border_rows(scores, border_tolerance), border_tolerance=border_tolerance),
@@ -136,8 +155,14 @@ def rates_by(
 
 def np_rates(scores: pl.DataFrame, *, queries: Sequence[int], chances: Sequence[float]) -> list[OddsRate]:
     """The `np_table` of `rates` for any n and p."""
-    lower, upper = (np.sort(bound) for bound in log_prob_bounds(scores))
-    return _np_table(lower, upper, queries, chances) if scores.height else []
+    return _Tally(*log_prob_bounds(scores), None).np_table(queries, chances) if scores.height else []
+
+
+def audit(scores: pl.DataFrame, tau: float, left_out: LeftOut) -> Audit:
+    """What the windows drawn from those left out say of these, under one scheme."""
+    hits = _at_or_above(np.sort(log_prob_bounds(scores)[0][left_out.drawn]), tau)
+    draws = int(left_out.drawn.sum())
+    return Audit(left_out=left_out.windows, drawn=draws, hits=hits, bound=_share_at_most(hits, draws, left_out.windows))
 
 
 def log_prob_bounds(scores: pl.DataFrame, *needed: str) -> tuple[Array, Array]:
@@ -168,22 +193,47 @@ def log_prob_bounds(scores: pl.DataFrame, *needed: str) -> tuple[Array, Array]:
     return lower, upper
 
 
-def _rate(count: int, count_upper: int, total: int) -> Rate:
-    return Rate(
-        count=count,
-        rate=count / total,
-        rate_upper=count_upper / total,
-        interval=[wilson(count, total)[0], wilson(count_upper, total)[1]],
-    )
+@dataclass(frozen=True, slots=True, eq=False)
+class LeftOut:
+    """So many `windows` were left out of a scan in stages; the rows that are `drawn` are of some of them."""
+
+    windows: int
+    drawn: NDArray[np.bool_]
 
 
-def _np_table(lower: Array, upper: Array, queries: Sequence[int], chances: Sequence[float]) -> list[OddsRate]:
-    """Of ascending bounds."""
-    return [
-        OddsRate(n=n, p=p, **vars(_rate(_reaching(lower, n, p), _reaching(upper, n, p), lower.size)))
-        for n in queries
-        for p in chances
-    ]
+def _share_at_most(hits: int, draws: int, total: int) -> float:
+    """The share of `total` that `hits` among its `draws` allow; known where all were drawn."""
+    if draws == total:
+        return hits / total if total else 0.0
+    return at_most(hits, draws)
+
+
+class _Tally:
+    """Bounds on log p_z in ascending order, and what of them was drawn from windows that were left out."""
+
+    def __init__(self, lower: Array, upper: Array, left_out: LeftOut | None) -> None:
+        drawn = np.zeros(lower.size, dtype=np.bool_) if left_out is None else left_out.drawn
+        self.found = np.sort(lower[~drawn]), np.sort(upper[~drawn])
+        self.drawn = np.sort(lower[drawn]), np.sort(upper[drawn])
+        self.windows = 0 if left_out is None else left_out.windows
+        self.total = self.found[0].size + self.windows
+
+    def rate(self, reaching: Callable[[Array], int]) -> Rate:
+        """The share of those that `reaching` counts among rows in ascending order."""
+        (lower, upper), hits, total = map(reaching, self.found), [*map(reaching, self.drawn)], self.total
+        count = lower + hits[0]
+        if not self.windows:
+            interval = [wilson(count, total)[0], wilson(upper, total)[1]]
+            return Rate(count=count, rate=count / total, rate_upper=upper / total, interval=interval)
+        most = upper + self.windows * _share_at_most(hits[1], self.drawn[1].size, self.windows)
+        return Rate(count=count, rate=count / total, rate_upper=most / total, interval=[count / total, most / total])
+
+    def np_table(self, queries: Sequence[int], chances: Sequence[float]) -> list[OddsRate]:
+        return [OddsRate(n=n, p=p, **vars(self.rate(partial(_reaching, n=n, p=p)))) for n in queries for p in chances]
+
+
+def _possible(ascending: Array) -> int:
+    return int((ascending > -math.inf).sum())
 
 
 def _at_or_above(ascending: Array, probability: float) -> int:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import polars as pl
 
 from rote.analysis.coverage import coverage, longest, merge_spans, spans
 from rote.analysis.groups import differences, sampled_rates, with_origin
 from rote.analysis.near.rates import near_summary
-from rote.analysis.rates import rates, rates_by
+from rote.analysis.rates import LeftOut, audit, rates_by, staged_rates
 from rote.scheme import Scheme
 from rote.store.files import FORMAT
 from rote.store.manifest import Manifest
-from rote.store.summary import LookedAt, SchemeNumbers, Summary
+from rote.store.summary import LookedAt, SchemeNumbers, Staged, Summary
 from rote.store.table import ShardFacts
 from rote.store.variants import Trial
 
@@ -23,10 +24,15 @@ THRESHOLDS = (0.01, 0.1, 0.5, 0.75)
 
 
 def summarise(
-    manifest: Manifest, scores: pl.DataFrame, facts: Sequence[ShardFacts], variants: list[Trial] | None
+    manifest: Manifest,
+    scores: pl.DataFrame,
+    facts: Sequence[ShardFacts],
+    variants: list[Trial] | None,
+    ended: int = 0,
 ) -> Summary:
     """What a run comes to under each of its schemes: it follows from manifest, shards, and what of it was tried anew.
 
+    `ended`: of a scan in stages, how many of these have.
     So summary.json is written for other programs, and never read: what stands in a summary is worked out again.
     """
     logit_tolerance = manifest.logit_tolerance
@@ -41,7 +47,10 @@ def summarise(
             numeric_tolerance=doubt,
             border_tolerance=logit_tolerance,
             drawn=manifest.sampling is not None,
+            left_out=(left_out := _left_out(own, manifest)),
         )
+        if left_out is not None:
+            numbers = replace(numbers, audit=audit(own, manifest.tau, left_out))
         if manifest.near is not None:
             numbers = replace(numbers, near=near_summary(own, tau=manifest.tau))
         if manifest.source.characters is not None:
@@ -63,6 +72,7 @@ def summarise(
         warnings=sorted({warning for each in facts for warning in each.warnings}),
         versions=manifest.versions,
         looked_at=_looked_at(first, manifest),
+        staged=_staged(first, manifest, ended),
         sampling=manifest.sampling,
         variants=variants or None,
         schemes=schemes,
@@ -70,15 +80,16 @@ def summarise(
 
 
 def _numbers(
-    scores: pl.DataFrame, *, tau: float, numeric_tolerance: float, border_tolerance: float, drawn: bool
-) -> SchemeNumbers:
+    scores: pl.DataFrame, *, tau: float, numeric_tolerance: float, border_tolerance: float, drawn: bool,
+    left_out: LeftOut | None,
+) -> SchemeNumbers:  # fmt: skip
     """The rates, and those of the groups that the rows say they belong to.
 
     Of examples drawn from a corpus, a held-out corpus is a group beside it, not a part of its rates.
     """
     rows = with_origin(scores) if drawn else scores
     own = rows.filter(pl.col("corpus") == "main") if drawn else rows
-    of = sampled_rates if drawn else rates
+    of = sampled_rates if drawn else partial(staged_rates, left_out=left_out)
     by_split, by_repetitions = (
         rates_by(rows, "split", tau=tau, numeric_tolerance=numeric_tolerance, border_tolerance=border_tolerance, of=of),
         rates_by(
@@ -90,6 +101,31 @@ def _numbers(
         by_repetitions=by_repetitions or None,
         by_split=by_split or None,
         differences=differences(by_split) if drawn and by_split else None,
+    )
+
+
+def _left_out(scores: pl.DataFrame, manifest: Manifest) -> LeftOut | None:
+    """What one scheme's rows of a scan in stages leave out; None where nothing was."""
+    if manifest.refined is None:
+        return None
+    drawn = (scores["stage"] == manifest.refined.closer + 1).to_numpy()
+    windows = manifest.refined.windows - int((~drawn).sum())
+    return LeftOut(windows, drawn) if windows else None
+
+
+def _staged(scores: pl.DataFrame, manifest: Manifest, ended: int) -> Staged | None:
+    refined = manifest.refined
+    if refined is None:
+        return None
+    audited = scores.filter(pl.col("stage") == refined.closer + 1)
+    return Staged(
+        ended=ended,
+        stages=refined.stages,
+        windows=refined.windows,
+        scored=scores.height,
+        audited=audited.height,
+        token_evals=int(scores["token_evals"].sum()) - int(audited["token_evals"].sum()),
+        audit_token_evals=int(audited["token_evals"].sum()),
     )
 
 

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rote.analysis.summary import summarise
 from rote.errors import InputError, argument, counted
 from rote.extraction.near.options import Near
 from rote.jobs.open import Run
@@ -24,6 +23,7 @@ from rote.scheme import Scheme
 from rote.store.files import FORMAT, locked, now
 from rote.store.manifest import Manifest, NearSearch, Sampling, ScannedWindows, Source, SweptLengths, made_with
 from rote.store.run import add_shard, begin, finish, has_shard
+from rote.store.stages import Refined
 from rote.store.table import CandidateColumns, NearColumns, ShardFacts
 from rote.tokens import Example
 
@@ -64,8 +64,11 @@ def resumable(folder: Path) -> Iterator[None]:
     """Where a run is stopped by hand, say how far it has come."""
 
     def left() -> str:
-        stored = Run.open(folder).progress() if (folder / "manifest.json").exists() else "nothing stored yet"
-        return f"{stored} in {folder}. Run the same command again to go on."
+        if not (folder / "manifest.json").exists():
+            return f"nothing stored yet in {folder}. Run the same command again to go on."
+        run = Run.open(folder)
+        readable = " rote report shows what they say already." if run.manifest.refined and run.stages else ""
+        return f"{run.progress()} in {folder}. Run the same command again to go on.{readable}"
 
     with stopping(left):
         yield
@@ -137,6 +140,7 @@ def manifest_of(
     dropped: int = 0,
     sampling: Sampling | None = None,
     sweep: SweptLengths | None = None,
+    refined: Refined | None = None,
 ) -> Manifest:
     """Everything that decides a number of this job; one with windows is a scan."""
     model, size, near = job.model, shard_size(job.model, job.examples), job.near
@@ -156,7 +160,8 @@ def manifest_of(
         near=None if near is None else NearSearch(**asdict(near), memory_positions=_searchable(model).memory_positions),
         logit_tolerance=model.logit_tolerance,
         shard_examples=size,
-        shards=math.ceil(len(job.examples) / size),
+        shards=None if refined else math.ceil(len(job.examples) / size),
+        refined=refined,
         sampling=sampling,
         sweep=sweep,
         versions=made_with(),
@@ -179,19 +184,35 @@ def shard_size(model: ScoringModel, examples: Sequence[Example]) -> int:
 
 def complete(folder: Path, manifest: Manifest, content: Mapping[str, bytes], job: Job, tell: Progress) -> Run:
     """Begin the run or go on with it; score what it lacks; sum up. `content`: what it is about, by file name."""
-    size, total = manifest.shard_examples, len(job.examples)
     with locked(folder):
         begin(folder, manifest, content=content)
-        for index in range(manifest.shards):
-            part = job.examples[index * size : (index + 1) * size]
-            if not has_shard(folder, index):
-                _score_shard(folder, index, part, job, _from(tell, index * size, total))
-            tell("scored", index * size + len(part), total)
-        run = Run(folder)
-        try_variants(run, job.model, job.batch_size, tell)
-        finish(folder, summarise(run.manifest, run.scores, run.facts(), run.variants))
-        run.report(progress=tell)
+        score_shards(folder, 0, job.examples, job, manifest.shard_examples, tell)
+        return wind_up(folder, job, tell)
+
+
+def wind_up(folder: Path, job: Job, tell: Progress) -> Run:
+    """What is left to do once all rows are there."""
+    run = Run(folder)
+    try_variants(run, job.model, job.batch_size, tell)
+    finish(folder, run.summed_up())
+    run.report(progress=tell)
     return run
+
+
+def score_shards(
+    folder: Path, first: int, examples: Sequence[Example], job: Job, size: int, tell: Progress, *,
+    stage: int | None = None, before: int = 0,
+) -> None:  # fmt: skip
+    """Score these examples, `size` to a shard, and store what is not there yet, from shard `first` on.
+
+    `before`: how many the run had before them, which progress counts in.
+    """
+    total = before + len(examples)
+    for number, start in enumerate(range(0, len(examples), size)):
+        part = examples[start : start + size]
+        if not has_shard(folder, first + number):
+            _score_shard(folder, first + number, part, job, _from(tell, before + start, total), stage)
+        tell("scored", before + start + len(part), total)
 
 
 def _from(tell: Progress, before: int, total: int) -> Progress:
@@ -199,7 +220,9 @@ def _from(tell: Progress, before: int, total: int) -> Progress:
     return lambda what, done, of: tell(what, before + done, total)
 
 
-def _score_shard(folder: Path, index: int, part: Sequence[Example], job: Job, tell: Progress) -> None:
+def _score_shard(
+    folder: Path, index: int, part: Sequence[Example], job: Job, tell: Progress, stage: int | None
+) -> None:
     from rote.extraction.verbatim import verbatim
 
     began = time.perf_counter()
@@ -213,7 +236,7 @@ def _score_shard(folder: Path, index: int, part: Sequence[Example], job: Job, te
         else:
             results, near = _near_shard(part, job, job.near, tell)
     warned = [*job.model.warnings, *(str(w.message) for w in caught)]
-    add_shard(folder, index, part, results, ShardFacts(time.perf_counter() - began, warned), near)
+    add_shard(folder, index, part, results, ShardFacts(time.perf_counter() - began, warned), near, stage)
 
 
 def _near_shard(

@@ -112,7 +112,11 @@ class Run(_Handle, StoredRun):
     def summary(self) -> Summary:
         """What the run came to, worked out from its rows. One that has not ended, or was changed since, is refused."""
         _ = self.seal
-        return summarise(self.manifest, self.scores, self.facts(), self.variants)
+        return self.summed_up()
+
+    def summed_up(self) -> Summary:
+        """What its rows come to, sealed or not."""
+        return summarise(self.manifest, self.scores, self.facts(), self.variants, len(self.stages))
 
     @property
     def finished(self) -> Finished:
@@ -129,6 +133,7 @@ class Run(_Handle, StoredRun):
             seal=self.seal.id,
             scores=self.scores,
             texts=self.texts,
+            places=self.places,
         )
 
     @classmethod

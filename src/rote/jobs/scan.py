@@ -13,12 +13,14 @@ from rote.errors import InputError, argument, counted
 from rote.extraction.near.options import NearIf
 from rote.jobs.engine import Job, check_context, check_job, complete, manifest_of, resumable, run_folder
 from rote.jobs.open import Run
+from rote.jobs.refine import OnStage, complete_in_stages, plan
 from rote.models.base import BUNDLED_TEXT, ScoringModel
 from rote.options import TAU, Batch, Option, Out, StopEarly, Tau, require_kind, require_tau
 from rote.progress import Progress, quiet
 from rote.scheme import Scheme, Schemes, as_schemes
 from rote.store.files import digest
 from rote.store.manifest import ScannedWindows, Source, taken
+from rote.store.stages import RefineIf
 
 
 def scan(
@@ -35,9 +37,11 @@ def scan(
     tau: Tau = TAU,
     stop_early: StopEarly = False,
     near: NearIf = None,
+    refine: RefineIf = None,
     batch_size: Batch = "auto",
     name: str | None = None,
     out: Out = None,
+    on_stage: OnStage | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Score sliding windows over a text and write a run folder; a folder that holds part of this run is continued.
@@ -48,6 +52,9 @@ def scan(
     With `stop_early`, windows that are certain to end below `tau` are given up after a few tokens: cheaper on text that
     is not memorized, at the price of exact numbers below tau. `near` asks for near-verbatim extraction as well:
     rote.Near() for its defaults.
+
+    `refine` scores windows in stages and leaves out what does not promise to reach `tau`: rote.Refine() for its
+    defaults. The run can be read, and stopped, after every stage; `on_stage` is called with it then.
     """
     require_kind("windows", windows, Windows, "a rote.Windows")
     content, own_name = as_text(text)
@@ -68,6 +75,7 @@ def scan(
             _refuse_short(content, name, windows, within)
         job = Job(model, examples, asked, tau, stop_early, near, batch_size)
         check_job(job)
+        refined = None if refine is None else plan(refine, job)
         manifest = manifest_of(
             job,
             Source(
@@ -85,8 +93,12 @@ def scan(
                 within=None if within is None else [(start, end) for start, end in within],
             ),
             dropped=len(starts) - len(examples),
+            refined=refined,
         )
-        return complete(folder, manifest, {"text.txt": content.encode("utf-8", "surrogatepass")}, job, tell)
+        files = {"text.txt": content.encode("utf-8", "surrogatepass")}
+        if refined is None:
+            return complete(folder, manifest, files, job, tell)
+        return complete_in_stages(folder, manifest, files, job, tell, on_stage)
 
 
 def _refuse_short(text: str, name: str, cut: Windows, within: Regions | None) -> None:

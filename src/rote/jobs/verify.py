@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rote.analysis.consistency import row_problems, scan_problems, score_problems
-from rote.analysis.summary import summarise
 from rote.errors import InputError, RoteError, RunError, argument, counted
 from rote.jobs.evidence import Evidence
 from rote.jobs.open import Run
@@ -164,7 +163,7 @@ def _rows(run: Run) -> Finding:
 
 def _row_problems(run: Run) -> Iterator[str]:
     manifest, scores = run.manifest, run.scores
-    if len(run.shards()) != manifest.shards:
+    if manifest.shards is not None and len(run.shards()) != manifest.shards:
         yield f"there are {counted(len(run.shards()), 'shard')}, and the manifest says {manifest.shards}"
     yield from row_problems(manifest, scores)
     if manifest.kind == "score":
@@ -176,7 +175,7 @@ def _row_problems(run: Run) -> Iterator[str]:
 def _summary(run: Run) -> Finding:
     """Held against what the rows come to; a summary is never read otherwise."""
     written = read_json(run.folder / "summary.json")
-    place = next(_unlike(written, plain(summarise(run.manifest, run.scores, run.facts(), run.variants))), None)
+    place = next(_unlike(written, plain(run.summed_up())), None)
     problem = None if place is None else f"summary.json does not follow from the rows: {place} differs"
     return _finding("summary", problem, "summary.json follows from the rows")
 

@@ -17,6 +17,7 @@ from rote.extraction.near.options import Near
 from rote.extraction.text.writing import Plan
 from rote.models.base import ModelIdentity
 from rote.store.files import plain
+from rote.store.stages import Refined
 
 NOT_DECIDING = {"created", "source.name", "sampling.held_out_name", "model.name", "model.label", "versions.python"}
 
@@ -114,7 +115,10 @@ class SweptLengths:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """Of a run over a text (a scan) or over given examples (a score run). What may be absent was not asked for."""
+    """Of a run over a text (a scan) or over given examples (a score run). What may be absent was not asked for.
+
+    `shards`: how many there are in the end; None in a scan in stages (`refined`), where that is found on the way.
+    """
 
     format: int
     kind: Literal["scan", "score"]
@@ -131,7 +135,8 @@ class Manifest:
     near: NearSearch | None
     logit_tolerance: float
     shard_examples: int
-    shards: int
+    shards: int | None
+    refined: Refined | None = None
     sampling: Sampling | None = None
     sweep: SweptLengths | None = None
     chat: ChatTemplate | None = None

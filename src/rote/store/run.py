@@ -14,7 +14,8 @@ import polars as pl
 from rote.errors import RunError, argument, counted
 from rote.store.files import declared, digest, make_folder, pretty, read_declared, read_json, write_whole
 from rote.store.manifest import Manifest, NearSearch, ScannedWindows, refuse_if_different
-from rote.store.seal import ASIDE, SEAL, Seal, check_seal, reopen, shards_in, write_seal
+from rote.store.seal import ASIDE, SEAL, Seal, check_seal, reopen, shards_in, stages_in, write_seal
+from rote.store.stages import WINDOWS, Stage, read_places, read_stage
 from rote.store.summary import Coverage, LookedAt, SchemeNumbers, Summary
 from rote.store.table import EMPTY, NearColumns, Row, ShardFacts, read_facts, read_shard, write_shard
 from rote.store.variants import Trial, Variants
@@ -137,6 +138,7 @@ class RunView(Finished):
     folder: Path
     scores: pl.DataFrame
     texts: Passages
+    places: pl.DataFrame | None = None
 
     @property
     def text(self) -> str:
@@ -149,6 +151,12 @@ class RunView(Finished):
         """The rows of the first scheme."""
         several = len(self.manifest.schemes) > 1
         return self.scores.filter(pl.col("scheme") == str(self.scheme)) if several else self.scores
+
+    @cached_property
+    def left_out(self) -> pl.DataFrame | None:
+        """The windows of a scan in stages that have no number, by their places; None where there are none such."""
+        left = None if self.places is None else self.places.filter(~pl.col("start").is_in(self.rows["start"].implode()))
+        return left if left is not None and left.height else None
 
 
 @dataclass(frozen=True)
@@ -175,8 +183,10 @@ class StoredRun:
         return read_declared(self.folder / "manifest.json", Manifest, again)
 
     def refuse_unfinished(self) -> None:
-        """Raise a RunError where the run has not ended."""
-        if len(self.shards()) < self.manifest.shards or not (self.folder / "summary.json").is_file():
+        """Raise a RunError where the run has not ended, or not one stage of a scan in stages."""
+        shards = self.manifest.shards
+        lacking = not self.stages if shards is None else len(self.shards()) < shards
+        if lacking or not (self.folder / "summary.json").is_file():
             raise RunError(
                 f"{self.folder} is unfinished ({self.progress()}); run the command that made it again to finish it."
             )
@@ -185,7 +195,8 @@ class StoredRun:
     def scores(self) -> pl.DataFrame:
         """One row per example and scheme, in the order of the examples."""
         shards = list(self.parts())
-        return pl.concat(shards) if shards else EMPTY
+        scores = pl.concat(shards) if shards else EMPTY
+        return scores if self.manifest.refined is None else scores.sort("start", maintain_order=True)
 
     def rows(self, scheme: str) -> pl.DataFrame:
         """The rows of one scheme; without a copy where there is no other."""
@@ -244,13 +255,44 @@ class StoredRun:
             {entry.id: entry.tokenised for entry in self.examples if entry.tokenised is not None},
         )
 
+    @cached_property
+    def stages(self) -> list[Stage]:
+        """Of a scan in stages, those that have ended: that are sealed or, meanwhile, whose rows are all there."""
+        sealed, size, rows = self._fitting, self.manifest.shard_examples, len(shards_in(self.folder))
+        ended: list[Stage] = []
+        for path in stages_in(self.folder) if self.manifest.refined is not None else ():
+            stage = read_stage(path)
+            rows -= stage.shards(size)
+            if rows < 0 or (sealed is not None and f"stages/{path.name}" not in sealed.files):
+                break
+            ended.append(stage)
+        return ended
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is to come: a scan in stages can be read before that."""
+        refined = self.manifest.refined
+        return refined is None or len(self.stages) == refined.stages
+
+    @cached_property
+    def places(self) -> pl.DataFrame | None:
+        """Where all windows of a scan in stages stand, scored or not."""
+        return None if self.manifest.refined is None else read_places(self.folder)
+
     def shards(self) -> list[Path]:
-        return shards_in(self.folder)
+        """Of a scan in stages: those of the stages that have ended."""
+        present = shards_in(self.folder)
+        if not stages_in(self.folder):
+            return present
+        return present[: sum(stage.shards(self.manifest.shard_examples) for stage in self.stages)]
 
     def facts(self) -> list[ShardFacts]:
         return [read_facts(path) for path in self.shards()]
 
     def progress(self) -> str:
+        if self.manifest.shards is None:
+            assert self.manifest.refined is not None
+            return f"{len(self.stages)} of {counted(self.manifest.refined.stages, 'stage')} stored"
         return f"{len(self.shards())} of {counted(self.manifest.shards, 'shard')} stored"
 
 
@@ -282,7 +324,7 @@ def begin(folder: Path, manifest: Manifest, *, content: Mapping[str, bytes]) -> 
 def _refuse_foreign(folder: Path, content: Mapping[str, bytes]) -> None:
     """A folder without a manifest may hold a run's very beginning, but nothing that the run would take over."""
     taken_over = [folder / name for name in ("summary.json", "report.html", "variants.json", SEAL, ASIDE)]
-    taken_over += StoredRun(folder).shards()
+    taken_over += [*shards_in(folder), *stages_in(folder)]
     foreign = [path for path in taken_over if path.exists()]
     for name, data in content.items():
         path = folder / name
@@ -305,9 +347,10 @@ def add_shard(
     results: Sequence[Verbatim],
     facts: ShardFacts,
     near: Sequence[NearColumns] = (),
+    stage: int | None = None,
 ) -> None:
     """Store one shard. `near`: the near-verbatim columns, a row for each result."""
-    write_shard(_shard(folder, index), examples, results, facts, near)
+    write_shard(_shard(folder, index), examples, results, facts, near, stage)
 
 
 def add_variants(folder: Path, variants: Variants) -> None:
@@ -315,13 +358,19 @@ def add_variants(folder: Path, variants: Variants) -> None:
 
 
 def finish(folder: Path, summary: Summary) -> Seal:
-    """Write the summary, and seal all that the run rests on: not its page, exports or lock, which can be made anew."""
-    content, path = pretty(summary), folder / "summary.json"
+    """Write the summary, and seal all that the run rests on: not its page, exports or lock, which can be made anew.
+
+    Of a scan in stages, the stages that have ended are sealed; its seal says whether others are to come.
+    """
+    run, content, path = StoredRun(folder), pretty(summary), folder / "summary.json"
     if path.is_file() and path.read_bytes() != content:
         path.unlink()  # of before: it would not fit the seal
-    present = [name for name in ("text.txt", "examples.jsonl", "variants.json") if (folder / name).is_file()]
-    shards = [f"scores/{path.name}" for path in shards_in(folder)]
-    seal = write_seal(folder, ["manifest.json", *present, *shards], {"summary.json": content})
+    content_files = ("text.txt", "examples.jsonl", WINDOWS, "variants.json")
+    present = [name for name in content_files if (folder / name).is_file()]
+    stages = [f"stages/{path.name}" for path in stages_in(folder)[: len(run.stages)]]
+    shards = [f"scores/{path.name}" for path in run.shards()]
+    named = ["manifest.json", *present, *stages, *shards]
+    seal = write_seal(folder, named, {"summary.json": content}, unfinished=None if run.complete else True)
     write_whole(path, content)
     return seal
 

@@ -20,8 +20,8 @@ BEGUN_WITH = ("manifest.json", "seed.json")
 """What a folder is begun with: without it, nothing else can be made again."""
 
 READ = (
-    *BEGUN_WITH, "text.txt", "examples.jsonl", "variants.json", "chunks.jsonl", "summary.json", "sweep.json",
-    "comparison.json",
+    *BEGUN_WITH, "text.txt", "examples.jsonl", "windows.parquet", "variants.json", "chunks.jsonl", "summary.json",
+    "sweep.json", "comparison.json",
 )  # fmt: skip
 """What is read of a folder where it is there, beside shards."""
 
@@ -36,7 +36,8 @@ class Seal:
     """The SHA-256 of each of the sealed `files`, by its path in the folder.
 
     `before`: the numbers of the seals that this one follows, the oldest first. `id`, its own number, is the SHA-256 of
-    the seal without it, and stands for all.
+    the seal without it, and stands for all. `unfinished`: a stage is sealed, and others are to come; what is there of
+    them already is not read.
     """
 
     format: int
@@ -44,6 +45,7 @@ class Seal:
     before: list[str]
     files: dict[str, str]
     id: str
+    unfinished: bool | None = None
 
 
 def read_seal(folder: Path, name: str = SEAL) -> Seal:
@@ -78,7 +80,13 @@ def check_seal(folder: Path) -> Seal:
     return seal
 
 
-def write_seal(folder: Path, names: Iterable[str], coming: Mapping[str, bytes] = MappingProxyType({})) -> Seal:
+def write_seal(
+    folder: Path,
+    names: Iterable[str],
+    coming: Mapping[str, bytes] = MappingProxyType({}),
+    *,
+    unfinished: bool | None = None,
+) -> Seal:
     """Seal these files. Where they are sealed already as they stand, that seal stays; else the new one names it.
 
     `coming`: those that are written after it, so that what is finished is never there without its seal.
@@ -86,11 +94,11 @@ def write_seal(folder: Path, names: Iterable[str], coming: Mapping[str, bytes] =
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in coming.items()}
     files = {name: hashes.get(name) or hash_of(folder / name) for name in sorted({*names, *coming})}
     earlier = next((read_seal(folder, name) for name in (SEAL, ASIDE) if (folder / name).is_file()), None)
-    if earlier is not None and earlier.files == files:
+    if earlier is not None and (earlier.files, earlier.unfinished) == (files, unfinished):
         seal = earlier
     else:
         before = [] if earlier is None else [*earlier.before, earlier.id]
-        seal = Seal(format=FORMAT, created=now(), before=before, files=files, id="")
+        seal = Seal(format=FORMAT, created=now(), before=before, files=files, id="", unfinished=unfinished)
         seal = replace(seal, id=_id(seal))
     write_whole(folder / SEAL, pretty(seal))
     (folder / ASIDE).unlink(missing_ok=True)
@@ -125,10 +133,17 @@ def shards_in(folder: Path) -> list[Path]:
     return sorted((folder / "scores").glob("[0-9]*.parquet"))
 
 
+def stages_in(folder: Path) -> list[Path]:
+    return sorted((folder / "stages").glob("[0-9]*.json"))
+
+
 def _refuse_added(folder: Path, seal: Seal) -> None:
     """Whatever is read, and was not sealed."""
-    present = {f"scores/{path.name}" for path in shards_in(folder)}
-    present |= {name for name in READ if (folder / name).is_file()}
+    numbered = [f"{path.parent.name}/{path.name}" for path in (*shards_in(folder), *stages_in(folder))]
+    if seal.unfinished:  # what comes after the last that was sealed belongs to the stages that are to come
+        last = {kind: max(name for name in seal.files if name.startswith(kind)) for kind in ("scores/", "stages/")}
+        numbered = [name for name in numbered if name <= last[name[:7]]]
+    present = {*numbered, *(name for name in READ if (folder / name).is_file())}
     if added := sorted(present - seal.files.keys()):
         raise RunError(
             f"{folder / added[0]} is not one of the files that were sealed, so it does not belong there; take it away."

@@ -73,6 +73,19 @@ class BorderTokens:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Audit:
+    """Of the `left_out` windows so many were `drawn`; `hits` of these reach tau, so of all at most a share `bound`.
+
+    `bound` is the one-sided 95% Clopper-Pearson limit; where all were drawn it is their share, and 1 where none was.
+    """
+
+    left_out: int
+    drawn: int
+    hits: int
+    bound: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rates:
     """Every rate of one scheme's rows; see `rote.analysis.rates.rates`. `documents`: of drawn examples."""
 
@@ -346,15 +359,35 @@ class NearSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class SchemeNumbers:
-    """What a run came to under one scheme; what may be absent needs a text, groups, a search or drawn examples."""
+    """What a run came to under one scheme; what may be absent needs a text, groups, a search or drawn examples.
+
+    `audit`: of a scan in stages, where windows were left out of it.
+    """
 
     rates: Rates
+    audit: Audit | None = None
     coverage: dict[str, Coverage] | None = None
     longest: dict[str, Longest | None] | None = None
     by_repetitions: list[RepetitionRates] | None = None
     near: NearSummary | None = None
     by_split: list[SplitRates] | None = None
     differences: list[SplitDifference] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """How far a scan in stages has come: so many `ended` of all `stages`; of all `windows`, so many have a number.
+
+    `audited` of these were drawn from what was left out; `token_evals` without and `audit_token_evals` for them.
+    """
+
+    ended: int
+    stages: int
+    windows: int
+    scored: int
+    audited: int
+    token_evals: int
+    audit_token_evals: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -372,6 +405,7 @@ class Summary:
     warnings: list[str]
     versions: dict[str, str]
     looked_at: LookedAt | None = None
+    staged: Staged | None = None
     sampling: Sampling | None = None
     variants: list[Trial] | None = None
     schemes: dict[str, SchemeNumbers]

@@ -47,6 +47,7 @@ SCHEMA = pa.schema(
         ("repetitions", pa.int64()),
         ("split", pa.string()),
         ("metadata", pa.string()),
+        ("stage", pa.int16()),  # of a scan in stages, from 0
         # near-verbatim extraction; null where it was not asked for
         ("lower", pa.float64()),
         ("upper", pa.float64()),
@@ -110,9 +111,10 @@ def write_shard(
     results: Sequence[Verbatim],
     facts: ShardFacts,
     near: Sequence[NearColumns] = (),
+    stage: int | None = None,
 ) -> None:
     """Store one shard; the facts travel as its metadata. `near`: the near-verbatim columns, a row for each result."""
-    table = _table(examples, results, near).replace_schema_metadata({"rote": json.dumps(plain(facts))})
+    table = _table(examples, results, near, stage).replace_schema_metadata({"rote": json.dumps(plain(facts))})
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
     write_whole(path, sink.getvalue().to_pybytes())
@@ -136,7 +138,9 @@ def read_shard(path: Path) -> pl.DataFrame:
     return pl.DataFrame(pl.from_arrow(table))
 
 
-def _table(examples: Sequence[Example], results: Sequence[Verbatim], near: Sequence[NearColumns]) -> pa.Table:
+def _table(
+    examples: Sequence[Example], results: Sequence[Verbatim], near: Sequence[NearColumns], stage: int | None = None
+) -> pa.Table:
     by_id = {example.id: example for example in examples}
     rows = []
     columns: Sequence[NearColumns | None] = near or [None] * len(results)
@@ -163,6 +167,7 @@ def _table(examples: Sequence[Example], results: Sequence[Verbatim], near: Seque
                 "repetitions": None if repetitions is None else int(repetitions),
                 "split": metadata.get("split"),
                 "metadata": json.dumps(metadata, ensure_ascii=False),
+                "stage": stage,
                 **({} if more is None else plain(more)),
             }
         )
