@@ -168,7 +168,7 @@ def test_what_a_manifest_holds(undisturbed: Run, model: Any, text: str) -> None:
     assert made.versions == made_with()
     assert set(made.versions) == {"rote", "torch", "transformers", "python"}
     stored = json.loads((undisturbed.folder / "manifest.json").read_text())
-    assert stored["format"] == 5
+    assert stored["format"] == 6
     assert stored["logit_tolerance"] == made.logit_tolerance == model.logit_tolerance
     assert not {"sampling", "sweep"} & stored.keys()  # what was not asked for is not named
     assert digest("é") == "4a99557e4033c3539de2eb65472017cad5f9557f7a0625a09f1c3f6e2ba69c4c"
