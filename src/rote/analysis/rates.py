@@ -153,9 +153,11 @@ def rates_by(
     return [RepetitionRates(**vars(own), repetitions=value) for value, own in each]
 
 
-def np_rates(scores: pl.DataFrame, *, queries: Sequence[int], chances: Sequence[float]) -> list[OddsRate]:
-    """The `np_table` of `rates` for any n and p."""
-    return _Tally(*log_prob_bounds(scores), None).np_table(queries, chances) if scores.height else []
+def np_rates(
+    scores: pl.DataFrame, *, queries: Sequence[int], chances: Sequence[float], left_out: LeftOut | None = None
+) -> list[OddsRate]:
+    """The `np_table` of `rates`, or of `staged_rates`, for any n and p."""
+    return _Tally(*log_prob_bounds(scores), left_out).np_table(queries, chances) if scores.height else []
 
 
 def audit(scores: pl.DataFrame, tau: float, left_out: LeftOut) -> Audit:
@@ -199,6 +201,11 @@ class LeftOut:
 
     windows: int
     drawn: NDArray[np.bool_]
+
+    def bounds(self) -> list[float]:
+        """For each number of hits among the drawn, the share of all that were left out that it allows."""
+        draws = int(self.drawn.sum())
+        return [_share_at_most(hits, draws, self.windows) for hits in range(draws + 1)]
 
 
 def _share_at_most(hits: int, draws: int, total: int) -> float:

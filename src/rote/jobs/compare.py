@@ -6,7 +6,7 @@ import json
 import math
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import polars as pl
 
 from rote.analysis.compare import Change, changes, common, differences, extractable, fixed_sets, near_comparison, paired
-from rote.analysis.coverage import coverage
+from rote.analysis.coverage import coverage, merge_spans, spans
 from rote.analysis.groups import documents_of, sampled_rates, with_origin
 from rote.analysis.near.rates import near_rates
-from rote.analysis.rates import rates
-from rote.analysis.summary import THRESHOLDS
+from rote.analysis.rates import staged_rates
+from rote.analysis.summary import THRESHOLDS, left_out_of
 from rote.errors import InputError, RunError
 from rote.frames import FrameKind, frame_of
 from rote.jobs.open import Run, RunLike, as_run, several
@@ -168,6 +168,11 @@ def compare(
         described.append(_described(side, rows, chosen))
         tables[side.key] = rows.drop(_HEAVY)
     aligned, unpaired = common(tables)
+    if any(side.manifest.refined is not None for side in sides):
+        described = [
+            replace(run, unpaired=_unpaired(side, aligned[side.key]))
+            for side, run in zip(sides, described, strict=True)
+        ]
     first = sides[0]
     compared = Comparison(
         result=ComparisonResult(
@@ -300,7 +305,8 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> ComparedRun:
     longest = int(rows["ranks"].list.len().max() or 0)  # type: ignore[arg-type]
     tolerance = summary.logit_tolerance
     doubt = Scheme.parse(side.scheme).doubt(tolerance)
-    rate_of = sampled_rates if side.of.drawn else rates  # a document's examples belong together
+    # A document's examples belong together, and what a scan in stages left out counts too.
+    rate_of = sampled_rates if side.of.drawn else partial(staged_rates, left_out=left_out_of(rows, side.manifest))
     cost = int(rows["token_evals"].sum())
     if near is not None:  # a fork search's first pass is the verbatim pass
         cost = int(rows["near_token_evals"].sum()) + (0 if near.method == "fork" else cost)
@@ -334,6 +340,12 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> ComparedRun:
     )
 
 
+def _unpaired(side: Side, rows: pl.DataFrame) -> list[list[int]]:
+    """The stretches of the text in suffixes of a scan's windows that are not among these rows."""
+    windows = side.rows() if side.run.places is None else side.run.places
+    return [[*stretch] for stretch in merge_spans(*spans(windows.join(rows, on="start", how="anti")))]
+
+
 def _shown(sides: Sequence[Side], result: ComparisonResult) -> list[PackedRun]:
     """The runs as the page shows them: every window of a scan, but of examples those that all runs have, in one order.
 
@@ -348,7 +360,15 @@ def _shown(sides: Sequence[Side], result: ComparisonResult) -> list[PackedRun]:
                 ends = pl.lit(None, dtype=tables[side.key].schema["token_ends"])
                 tables[side.key] = tables[side.key].with_columns(token_ends=ends)
     return [
-        PackedRun(side.key, run_label(run), side.scheme, tables[side.key], side.manifest.near)
+        PackedRun(
+            key=side.key,
+            name=run_label(run),
+            scheme=side.scheme,
+            rows=tables[side.key],
+            near=side.manifest.near,
+            unscored=side.run.view.left_out,
+            left_out=left_out_of(tables[side.key], side.manifest),
+        )
         for side, run in zip(sides, result.runs, strict=True)
     ]
 

@@ -137,7 +137,8 @@ def _run_figures(run: Run, scheme: str | None) -> list[Figure]:
     if chosen not in schemes:
         named = ", ".join(f"'{label}'" for label in schemes)
         raise InputError(f"{run.folder} has no scheme {scheme!r}; it has {named}. Give one of them.")
-    return run_figures(finished, run.rows(chosen).drop(_UNUSED))
+    unscored = None if run.manifest.refined is None else run.view.left_out
+    return run_figures(finished, run.rows(chosen).drop(_UNUSED), unscored)
 
 
 def _comparison_figures(stored: SavedComparison) -> list[Figure]:

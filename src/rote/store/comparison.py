@@ -44,7 +44,11 @@ class ComparedNear(NearSearch):
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedRun:
-    """One run under one of its schemes, by itself: `key` is the letter that it goes by, `seal` its seal's number."""
+    """One run under one of its schemes, by itself: `key` is the letter that it goes by, `seal` its seal's number.
+
+    `unpaired`: where scans in stages are compared, the stretches of the text that its windows have in their suffixes
+    which not every run has scored.
+    """
 
     key: str
     folder: str
@@ -62,6 +66,12 @@ class ComparedRun:
     seconds: float
     token_evals: int
     warnings: list[str]
+    unpaired: list[list[int]] | None = None
+
+    @property
+    def left_out(self) -> int:
+        """How many windows of a scan in stages have no number."""
+        return self.rates.examples - self.examples
 
 
 @dataclass(frozen=True, kw_only=True)

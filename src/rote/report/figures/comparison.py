@@ -14,6 +14,7 @@ from rote.analysis.rates import log_prob_bounds, np_rates
 from rote.report.figures.figure import Axis, Figure, Layer
 from rote.report.figures.layers import (
     SMALLEST,
+    allowed,
     bos_first,
     cloud,
     colour_axis,
@@ -32,6 +33,7 @@ from rote.report.figures.run import QUERIES
 from rote.report.keys import plain
 from rote.report.text import numbers
 from rote.report.text.conclusion import run_label
+from rote.report.text.strip import IN_PART, UNLOOKED
 from rote.store.comparison import ComparedRun, ComparisonResult
 from rote.store.summary import Rate, Share
 
@@ -75,22 +77,28 @@ def _strips(result: ComparisonResult, tables: Mapping[str, pl.DataFrame]) -> Fig
     if not result.scanned:
         return None
     length, tau, runs = result.length, result.tau, result.runs
+    some = any(run.unpaired for run in runs)
+    grey = IN_PART if some else UNLOOKED
     made = []
     for place, run in enumerate(runs):
         rows = tables[run.key]
-        best = along_text(rows, log_prob_bounds(rows)[0], length)
+        best = along_text(rows, log_prob_bounds(rows)[0], length, left_out=_stretches(run), tau=tau)
         made.append(strip_lane(best, tau=tau, lane=run_label(run), at=len(runs) - 1 - place))
     return Figure(
         name="strips",
         title="Where the text comes out of each",
         caption=sentences(
             "The text from its first to its last character. Each part shows the highest p_z of any window whose suffix "
-            f"covers one of its characters; white is below τ = {tau:g}, grey was not looked at.",
+            f"covers one of its characters; white is below τ = {tau:g}, grey was {grey}.",
+            "Only windows that every run has scored are drawn: what others cover is grey unless one of these reaches τ "
+            "there."
+            if some
+            else "",
             _which(result.runs),
         ),
         x=Axis("Character of the text", format="count", limits=(0.0, float(length))),
         y=Axis("", "category", limits=(-0.5, len(runs) - 0.5), names=tuple(run_label(run) for run in reversed(runs))),
-        layers=strip_layers(made),
+        layers=strip_layers(made, grey),
         table=pl.concat(lane.table for lane in made).rename({"lane": "run"}),
         colour=colour_axis(tau, "p_z"),
     )
@@ -112,6 +120,7 @@ def _rates(result: ComparisonResult) -> Figure:
         caption=sentences(
             f"Share of {result.unit}s extractable at τ = {result.tau:g}, and given back by greedy decoding.",
             _sure(result),
+            _staged(result.runs, "points are what was found, and whiskers reach up to what windows left out allow"),
             _which(result.runs),
         ),
         x=_run_axis(result.runs),
@@ -159,8 +168,12 @@ def _prompts(result: ComparisonResult, tables: Mapping[str, pl.DataFrame]) -> Fi
     listed = []
     open_ended = 0
     for colour, run in enumerate(result.runs):
-        cells = odds_frame(np_rates(tables[run.key], queries=QUERIES, chances=(CHANCE,)))
-        certain = cells.filter(pl.col("rate") == pl.col("rate_upper"))
+        if run.left_out:  # the rows are a choice of its windows: of all of them only some n are known
+            certain = cells = odds_frame([cell for cell in run.rates.np_table if cell.p == CHANCE])
+            layers.append(allowed(cells, colour))
+        else:
+            cells = odds_frame(np_rates(tables[run.key], queries=QUERIES, chances=(CHANCE,)))
+            certain = cells.filter(pl.col("rate") == pl.col("rate_upper"))
         open_ended += certain.height < cells.height
         data = certain.select(x=pl.col("n").cast(pl.Float64), y="rate")
         layers.append(Layer("line", data, run_label(run), colour))
@@ -176,6 +189,7 @@ def _prompts(result: ComparisonResult, tables: Mapping[str, pl.DataFrame]) -> Fi
         caption=sentences(
             f"Share of {result.unit}s that come at least once in n generations with probability "
             f"{numbers.threshold(CHANCE)} or more.{ends}",
+            _staged(result.runs, "the lines are what was found, and the bands reach up to what windows left out allow"),
             _sure(result) if not result.scanned else "",
             _which(result.runs),
         ),
@@ -211,6 +225,7 @@ def _coverage(result: ComparisonResult) -> Figure | None:
         caption=sentences(
             "Of the characters that lie in any suffix, the share in the suffix of a window with at least this p_z. The "
             "lines only guide the eye.",
+            _staged(result.runs, "this is the least that is covered"),
             _which(result.runs),
         ),
         x=_run_axis(result.runs),
@@ -263,6 +278,9 @@ def _pair(
         caption=sentences(
             f"Each point is one {unit} at its p_z in the two runs, likelier in {other.key} above the diagonal.",
             f"In both: at least τ = {tau:g} in both.{plotted.said}",
+            f"Only the {numbers.counted(both.height, unit)} that both runs have scored."
+            if first.left_out or other.left_out
+            else "",
             f"Only the first {PAIRS} of {others} runs are drawn against {first.key}." if others > PAIRS else "",
             *(
                 f"On the {side} edge {said}."
@@ -330,6 +348,19 @@ def _which(runs: Sequence[ComparedRun]) -> str:
     before = " or ".join(sorted({bos_first(run.model) for run in runs}))
     common = f"scheme {runs[0].scheme}, {before}" if len(schemes) == 1 else before
     return f"{each}; {common}."
+
+
+def _stretches(run: ComparedRun) -> pl.DataFrame | None:
+    """What windows cover that are not among the compared ones, as rows like theirs."""
+    if not run.unpaired:
+        return None
+    return pl.DataFrame(run.unpaired, schema=["suffix_start", "suffix_end"], orient="row")
+
+
+def _staged(runs: Sequence[ComparedRun], what: str) -> str:
+    """What is to be known of the runs that left windows out; nothing where none did."""
+    keys = [run.key for run in runs if run.left_out]
+    return f"Of {', '.join(keys)}, in stages: {what}." if keys else ""
 
 
 def _sure(result: ComparisonResult) -> str:

@@ -16,6 +16,8 @@ from rote.models.base import ModelIdentity
 from rote.report.figures.figure import Axis, Layer
 from rote.report.keys import plain
 from rote.report.text import numbers
+from rote.report.text.stages import left_out
+from rote.report.text.strip import UNLOOKED
 from rote.store.comparison import ComparedModel
 from rote.store.run import Finished
 from rote.store.summary import OddsRate, Rate, Share
@@ -70,6 +72,15 @@ def stopped_sentence(count: int, unit: str, what: str = "left out") -> str:
     if not count:
         return ""
     return f" {numbers.counted(count, unit)} given up early, of which only an upper bound below τ is known: {what}."
+
+
+def scored_sentence(run: Finished) -> str:
+    """That a plot of windows is of those that were scored alone; nothing where that is all."""
+    some = left_out(run)
+    if some is None:
+        return ""
+    scored, windows = numbers.count(some[0].scored), numbers.counted(some[0].windows, "window")
+    return f"These are of the {scored} of {windows} that were scored; those left out have no p_z."
 
 
 def rule(x0: float, y0: float, x1: float, y1: float, label: str = "", colour: int | None = None) -> Layer:
@@ -132,11 +143,11 @@ def strip_lane(best: Floats, *, tau: float, lane: str, at: int) -> StripLane:
     )
 
 
-def strip_layers(lanes: Sequence[StripLane]) -> tuple[Layer, ...]:
+def strip_layers(lanes: Sequence[StripLane], grey: str = UNLOOKED) -> tuple[Layer, ...]:
     """The cells of all lanes, and in grey, where there is any, what was not looked at."""
     unseen = pl.concat(lane.unseen for lane in lanes)
     cells = Layer("cells", pl.concat(lane.cells for lane in lanes))
-    return (cells, Layer("cells", unseen, "not looked at", None)) if unseen.height else (cells,)
+    return (cells, Layer("cells", unseen, grey, None)) if unseen.height else (cells,)
 
 
 def cloud(
@@ -205,6 +216,11 @@ def odds_frame(cells: Sequence[OddsRate]) -> pl.DataFrame:
     """(n, p) rates as columns."""
     names = ("n", "p", "rate", "rate_upper")
     return pl.DataFrame({name: [getattr(cell, name) for cell in cells] for name in names})
+
+
+def allowed(cells: pl.DataFrame, colour: int) -> Layer:
+    """From what was found to what may be among the windows left out."""
+    return Layer("band", cells.select(x=pl.col("n").cast(pl.Float64), low="rate", high="rate_upper"), "", colour)
 
 
 def rate_table(rates: Sequence[tuple[Mapping[str, Any], Rate | Share]]) -> pl.DataFrame:

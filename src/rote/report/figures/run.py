@@ -15,15 +15,18 @@ from rote.analysis.coverage import along_text
 from rote.analysis.distribution import decades, spread
 from rote.analysis.groups import with_origin
 from rote.analysis.rates import log_prob_bounds, np_rates
+from rote.analysis.summary import left_out_of
 from rote.report.figures.figure import Axis, Figure, Layer
 from rote.report.figures.groups import GROUP_FIGURES, repetitions, split_distribution, splits
 from rote.report.figures.layers import (
     FLOOR,
+    allowed,
     cloud,
     colour_axis,
     intervals,
     odds_frame,
     rule,
+    scored_sentence,
     sentences,
     setting,
     stopped_sentence,
@@ -31,8 +34,12 @@ from rote.report.figures.layers import (
     strip_layers,
 )
 from rote.report.figures.near import NEAR_FIGURES, near_figures
+from rote.report.keys import derived
 from rote.report.text import numbers
+from rote.report.text.stages import left_out
+from rote.report.text.strip import IN_PART, UNLOOKED
 from rote.store.run import Finished
+from rote.store.summary import Audit, Staged
 
 CHANCES = (0.1, 0.5, 0.9, 0.99, 0.999)
 QUERIES = tuple(sorted({round(10 ** (i / 10)) for i in range(61)}))
@@ -50,9 +57,10 @@ RUN_FIGURES = {
 """Every figure that a scan, score or rate run can have, and what it needs for it."""
 
 
-def run_figures(run: Finished, rows: pl.DataFrame) -> list[Figure]:
+def run_figures(run: Finished, rows: pl.DataFrame, unscored: pl.DataFrame | None = None) -> list[Figure]:
     """The figures of a scan, score or rate run under one scheme, whose rows these are; those without data left out.
 
+    `unscored`: the places of the windows that a scan in stages left out.
     Of drawn examples, the plots of single rows are of the corpus alone: a held-out corpus is a group beside it.
     """
     if not rows.height:
@@ -60,7 +68,7 @@ def run_figures(run: Finished, rows: pl.DataFrame) -> list[Figure]:
     every = with_origin(rows) if run.drawn else rows
     own = every.filter(pl.col("corpus") == "main") if run.drawn else rows
     made = [
-        heatmap(run, own),
+        heatmap(run, own, unscored),
         location_plot(run, own),
         histogram(run, own),
         prompts(run, own),
@@ -73,7 +81,7 @@ def run_figures(run: Finished, rows: pl.DataFrame) -> list[Figure]:
     return [figure for figure in made if figure is not None]
 
 
-def heatmap(run: Finished, rows: pl.DataFrame) -> Figure | None:
+def heatmap(run: Finished, rows: pl.DataFrame, unscored: pl.DataFrame | None = None) -> Figure | None:
     """The whole text from left to right: how likely each part is to come out, verbatim and near-verbatim."""
     if not run.scanned:
         return None
@@ -84,23 +92,33 @@ def heatmap(run: Finished, rows: pl.DataFrame) -> Figure | None:
         with np.errstate(divide="ignore"):
             lanes.insert(0, (f"Within {numbers.counted(near.tolerance, 'edit')}", np.log(rows["lower"].to_numpy())))
     made = [
-        strip_lane(along_text(rows, np.minimum(values, 0.0), length), tau=tau, lane=lane, at=at)
+        strip_lane(
+            along_text(rows, np.minimum(values, 0.0), length, left_out=unscored, tau=tau), tau=tau, lane=lane, at=at
+        )
         for at, (lane, values) in enumerate(lanes)
     ]
     bound = " Near-verbatim, a probability is the lower bound that the search found." if near is not None else ""
     within = " Only windows in chosen parts of the text were scored." if run.within else ""
+    grey, why = UNLOOKED, ""
+    if some := left_out(run):
+        grey = IN_PART
+        why = (
+            f"Of {numbers.counted(some[0].windows, 'window')} {numbers.count(some[0].scored)} were scored; the others "
+            "have no number, and what they cover is grey unless a scored one there reaches τ."
+        )
     return Figure(
         name="heatmap",
         title="Where the text comes out",
         caption=sentences(
             "The text from its first to its last character. Each part shows the highest probability of any window "
-            f"whose suffix covers one of its characters; white is below τ = {tau:g}, grey was not looked at.",
+            f"whose suffix covers one of its characters; white is below τ = {tau:g}, grey was {grey}.",
+            why,
             f"{bound}{within}",
             setting(run, rows["scheme"][0]),
         ),
         x=Axis("Character of the text", format="count", limits=(0.0, float(length))),
         y=Axis("", "category", limits=(-0.5, len(lanes) - 0.5), names=tuple(lane for lane, _ in lanes)),
-        layers=strip_layers(made),
+        layers=strip_layers(made, grey),
         table=pl.concat(lane.table for lane in reversed(made)),
         colour=colour_axis(tau),
     )
@@ -130,6 +148,7 @@ def location_plot(run: Finished, rows: pl.DataFrame) -> Figure | None:
         caption=sentences(
             f"p_z of {numbers.counted(drawn.height, 'window')} against the place of their suffixes.{plotted.said}",
             f"{numbers.counted(below, 'window')} below {floor:g}: not drawn." if below else "",
+            scored_sentence(run),
             stopped_sentence(rows.height - known.height, "window"),
             setting(run, rows["scheme"][0]),
         ),
@@ -163,6 +182,7 @@ def histogram(run: Finished, rows: pl.DataFrame) -> Figure | None:
         caption=sentences(
             f"{numbers.counted(counted, unit)} by p_z, in tenths of a power of ten.",
             f"Not drawn: {left}." if left else "",
+            scored_sentence(run),
             stopped_sentence(binned.unknown, unit),
             setting(run, rows["scheme"][0]),
         ),
@@ -180,9 +200,10 @@ def prompts(run: Finished, rows: pl.DataFrame) -> Figure | None:
     """Share of rows that come at least once in n generations with probability p or more, against n."""
     if not rows.height:
         return None
-    unit, rates = run.unit, run.summary.schemes[rows["scheme"][0]].rates
-    cells = odds_frame(np_rates(rows, queries=QUERIES, chances=CHANCES))
-    certain = cells.filter(pl.col("rate") == pl.col("rate_upper"))  # a range is no value
+    unit, rates, some = run.unit, run.summary.schemes[rows["scheme"][0]].rates, left_out(run)
+    cells = odds_frame(np_rates(rows, queries=QUERIES, chances=CHANCES, left_out=left_out_of(rows, run.manifest)))
+    # A range is no value; but what was found of a scan in stages is one, and the caption says of what.
+    certain = cells.filter((pl.col("rate") == pl.col("rate_upper")) | (some is not None))
     layers = [
         Layer("line", own.select(x=pl.col("n").cast(pl.Float64), y="rate"), f"p = {numbers.threshold(p)}", i)
         for i, p in enumerate(CHANCES)
@@ -192,16 +213,20 @@ def prompts(run: Finished, rows: pl.DataFrame) -> Figure | None:
     if sampled:
         sure = [cell for cell in rates.np_table if cell.p == _WHISKERS and cell.rate == cell.rate_upper]
         layers += intervals([cell.n for cell in sure], sure, "", CHANCES.index(_WHISKERS))
+    if some is not None:
+        layers.insert(0, allowed(cells.filter(pl.col("p") == _WHISKERS), CHANCES.index(_WHISKERS)))
     greedy = rates.greedy_rate.rate
     last = float(QUERIES[-1])
-    layers.append(rule(1.0, greedy, last, greedy, f"Greedy, {numbers.percent(greedy)}"))
+    least = "at least " if rates.greedy_rate.rate_upper > greedy else ""
+    layers.append(rule(1.0, greedy, last, greedy, f"Greedy, {least}{numbers.percent(greedy)}"))
     ends = certain.height < cells.height
     return Figure(
         name="prompts",
         title="How many prompts it takes",
         caption=sentences(
-            f"Share of {numbers.counted(rows.height, unit)} that come at least once in n generations with probability "
-            "p or more.",
+            f"Share of {numbers.counted(rates.examples if some else rows.height, unit)} that come at least once in n "
+            "generations with probability p or more.",
+            _left_out_sentence(some) if some else "",
             f"Whiskers: 95% intervals at p = {numbers.threshold(_WHISKERS)}." if sampled else "",
             stopped_sentence(int(rows["stopped"].sum()), unit, "curves end where they leave the share open")
             if ends
@@ -211,7 +236,20 @@ def prompts(run: Finished, rows: pl.DataFrame) -> Figure | None:
         x=Axis("Generations n", "log", "count", limits=(1.0, last)),
         y=Axis(f"Share of {unit}s", format="percent", limits=(0.0, 1.0)),
         layers=tuple(layers),
-        table=certain.select("n", "p", share="rate"),
+        table=certain.select("n", "p", share="rate", **({"share_upper": "rate_upper"} if some else {})),
+    )
+
+
+def _left_out_sentence(some: tuple[Staged, Audit]) -> str:
+    """How curves take windows without a number."""
+    staged, audit = some
+    count = numbers.counted(derived(staged.windows - staged.scored, "staged/unscored", staged.windows), "window")
+    allowed = (
+        "as many of them as the audit allows (one-sided, 95%)" if audit.drawn else "all of them, for want of an audit"
+    )
+    return (
+        f"{count} were left out: the lines take them as never extracted, and the band above one of these reaches up to "
+        f"{allowed}."
     )
 
 
@@ -233,7 +271,8 @@ def cost(run: Finished, rows: pl.DataFrame) -> Figure:
         name="cost",
         title="What it cost",
         caption=sentences(
-            f"Positions fed to the model per {unit}; in total {totals}.{first}",
+            f"Positions fed to the model per {unit}{' that was scored' if left_out(run) else ''}; in total "
+            f"{totals}.{first}",
             f"The run{of} took {numbers.duration(run.summary.seconds)} on {model.device}, {model.dtype}.",
             setting(run, rows["scheme"][0]),
         ),

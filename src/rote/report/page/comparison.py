@@ -35,7 +35,7 @@ from rote.report.text.comparison import (
 from rote.report.text.conclusion import conclusion
 from rote.report.text.method import P_Z, source_fact
 from rote.report.text.near import near_method
-from rote.report.text.strip import Strip, strip
+from rote.report.text.strip import UNLOOKED, Strip, strip
 from rote.scheme import Scheme
 from rote.store.comparison import ComparedRun, ComparisonResult, MovedPassage
 from rote.store.run import Passages
@@ -72,13 +72,15 @@ def render_comparison(result: ComparisonResult, sides: Sequence[PackedRun], text
         differing=differing_table(shown) if result.differing else None,
         strips=strips,
         lanes=_lanes(shown, sides),
-        strip_caption=_strip_caption(strips[0], near) if strips else "",
+        strip_caption=_strip_caption(_telling(strips), near) if strips else "",
+        unseen=_telling(strips).unseen if strips else "",
         blocks=blocks,
-        reader_caption=_reader_caption(shown, len(blocks)),
+        reader_caption=_reader_caption(shown, len(blocks), any(side.unscored is not None for side in sides)),
         reader_note=f"Click on the text, or select some of it, to see the {unit} that it belongs to in every run.",
         sides=[{"name": numbers.literal(side.name)} for side in sides],
         near=near,
         numbers=numbers_table(shown),
+        staged=_staged(result),
         first=result.runs[0].key,
         pairs=pairs_table(shown),
         pairs_note=pairs_note(result),
@@ -117,14 +119,16 @@ def _strips(result: ComparisonResult, sides: Sequence[PackedRun]) -> list[Strip]
     if not result.scanned:
         return []
     length = result.length
-    return [
-        strip(
-            along_text(side.rows, log_prob_bounds(side.rows)[0], length),
-            tau=result.tau,
-            key=f"runs/{side.key}/",
-        )
-        for side in sides
-    ]
+    return [_strip(result, side, length) for side in sides]
+
+
+def _strip(result: ComparisonResult, side: PackedRun, length: int) -> Strip:
+    values, key = log_prob_bounds(side.rows)[0], f"runs/{side.key}/"
+    best = along_text(side.rows, values, length)
+    if side.unscored is None:
+        return strip(best, tau=result.tau, key=key)
+    shown = along_text(side.rows, values, length, left_out=side.unscored, tau=result.tau)
+    return strip(shown, tau=result.tau, key=key, scored=best)
 
 
 def _lanes(result: ComparisonResult, sides: Sequence[PackedRun]) -> list[dict[str, Any]]:
@@ -139,9 +143,14 @@ def _lanes(result: ComparisonResult, sides: Sequence[PackedRun]) -> list[dict[st
     return lanes
 
 
-def _strip_caption(first: Strip, near: bool) -> str:
+def _telling(strips: Sequence[Strip]) -> Strip:
+    """The strip whose words are true of all: the first of a run that left windows out, or simply the first."""
+    return next((own for own in strips if own.unseen != UNLOOKED), strips[0])
+
+
+def _strip_caption(own: Strip, near: bool) -> str:
     within = " A lane within edits shows the lower bound on the probability of any output that near." if near else ""
-    return first.caption + within
+    return own.caption + within
 
 
 def _likeliest(sides: Sequence[PackedRun], texts: Passages) -> list[tuple[int, str, str]]:
@@ -152,11 +161,18 @@ def _likeliest(sides: Sequence[PackedRun], texts: Passages) -> list[tuple[int, s
     return [(row, *texts[{"example_id": names[row]}]) for row in order]
 
 
-def _reader_caption(result: ComparisonResult, blocks: int) -> str:
+def _reader_caption(result: ComparisonResult, blocks: int, some: bool) -> str:
+    """`some`: that a run left windows out."""
     if result.scanned:
+        grey = "in no suffix: it was not looked at."
+        if some:
+            grey = (
+                "in no suffix, and so not looked at, or in one of a window that has no number in that run, and in none "
+                "that reaches τ."
+            )
         return (
             "Each character is shaded by the highest probability, in the chosen run, of any window whose suffix covers "
-            "it; blank is below τ, and grey is in no suffix: it was not looked at."
+            f"it; blank is below τ, and grey is {grey}"
         )
     first = result.runs[0].key
     cut = f" Texts are cut as in run {first}; tokens of another tokenizer have no text here."
@@ -167,6 +183,17 @@ def _reader_caption(result: ComparisonResult, blocks: int) -> str:
     return (
         "The prefix is grey, the suffix shaded by its probability in the chosen run; those that are likeliest in any "
         f"run come first.{cut}{missing}"
+    )
+
+
+def _staged(result: ComparisonResult) -> str:
+    """How the numbers of runs are to be read that left windows out; nothing where none did."""
+    keys = [run.key for run in result.runs if run.left_out]
+    if not keys:
+        return ""
+    return (
+        f" {', '.join(keys)}: scans in stages, with the windows that were scored in the first column. Their rates are "
+        "of all windows, from what was found up to what may be among those left out; they cover at least what is told."
     )
 
 

@@ -22,7 +22,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rote.analysis.rates import log_prob_bounds
+from rote.analysis.coverage import merge_spans, spans
+from rote.analysis.rates import LeftOut, log_prob_bounds
 from rote.progress import Progress, quiet
 from rote.report.text import numbers
 from rote.store.manifest import NearSearch
@@ -53,13 +54,18 @@ TABLE = (
 
 @dataclass(frozen=True, slots=True)
 class PackedRun:
-    """One run as the page knows it: rows of one scheme, and what to call it."""
+    """One run as the page knows it: rows of one scheme, and what to call it.
+
+    Of a scan in stages: the places of the windows that have no number, and what its rates take as `left_out`.
+    """
 
     key: str
     name: str
     scheme: str
     rows: pl.DataFrame
     near: NearSearch | None = None
+    unscored: pl.DataFrame | None = None
+    left_out: LeftOut | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,8 @@ def pack(
                 "tolerance": side.near.tolerance if side.near else None,
                 "sampled": side.near is not None and side.near.method == "sample",
                 "columns": _columns(packed, side, exact),
+                "unscored": None if side.unscored is None else merge_spans(*spans(side.unscored)),
+                "left_out": None if side.left_out is None else _left_out(packed, side.left_out),
                 "ids": _ids(side.rows),
                 "repetitions": _listed(side.rows, "repetitions"),
                 "split": _listed(side.rows, "split"),
@@ -138,8 +146,16 @@ def _columns(packed: PackedPage, side: PackedRun, exact: bool) -> dict[str, dict
         flags |= np.array(verdicts, dtype=np.uint8).reshape(-1) << 2
     if "corpus" in rows.columns:  # drawn examples: those of a held-out corpus stand beside the run's own
         flags |= (rows["corpus"] != "main").to_numpy().astype(np.uint8) << 4
+    if side.left_out is not None:
+        flags |= side.left_out.drawn.astype(np.uint8) << 5
     columns["flags"] = _column(packed, flags, "u1")
     return columns
+
+
+def _left_out(packed: PackedPage, left_out: LeftOut) -> dict[str, Any]:
+    """How many windows were left out, and the share of them that so many hits among those drawn allow, from 0 on."""
+    bounds = np.array(left_out.bounds())
+    return {"windows": left_out.windows, "drawn": bounds.size - 1, "bounds": _column(packed, bounds, "f8")}
 
 
 def _column(packed: PackedPage, values: NDArray[Any], kind: str) -> dict[str, str]:

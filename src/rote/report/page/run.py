@@ -20,6 +20,7 @@ from rote.analysis.coverage import along_text, hot_spots
 from rote.analysis.groups import with_origin
 from rote.analysis.rates import log_prob_bounds
 from rote.analysis.strongest import by_likelihood, strongest_rows, unlocked_rows
+from rote.analysis.summary import left_out_of
 from rote.progress import Progress, quiet
 from rote.report.figures.run import run_figures
 from rote.report.keys import derived, key_of, keyed, number_in
@@ -31,7 +32,8 @@ from rote.report.text.method import APART, meaning, method
 from rote.report.text.near import LISTED, SET, SET_NOTE, SETS, likeliest, near_facts, near_section, variants
 from rote.report.text.rate import sampled_section
 from rote.report.text.spots import longest_table, spots_table
-from rote.report.text.strip import strip
+from rote.report.text.stages import left_out
+from rote.report.text.strip import Strip, strip
 from rote.report.text.tables import (
     coverage_note,
     coverage_table,
@@ -58,7 +60,7 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
 
     `progress` counts rows that are packed, as "page".
     """
-    figures = run_figures(run, run.rows)
+    figures = run_figures(run, run.rows, run.left_out)
     shown = replace(
         run,
         manifest=keyed(run.manifest, "manifest"),
@@ -75,7 +77,13 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
     packed = pack(
         [
             PackedRun(
-                "", run.manifest.model.title, run.scheme, with_origin(rows) if run.drawn else rows, run.manifest.near
+                key="",
+                name=run.manifest.model.title,
+                scheme=run.scheme,
+                rows=with_origin(rows) if run.drawn else rows,
+                near=run.manifest.near,
+                unscored=run.left_out,
+                left_out=left_out_of(rows, run.manifest),
             )
         ],
         tau=run.summary.tau,
@@ -99,13 +107,14 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
         lede=lede(shown),
         provenance=provenance(shown, best),
         cards=_cards(shown),
-        strip=None if best is None else strip(best, tau=tau),
+        strip=None if best is None else _strip(run, best, tau),
         lanes=_lanes(near is not None),
         blocks=blocks,
         reader_caption=_reader_caption(shown, len(blocks)) + _marks(run),
         reader_note=f"Click on the text, or select some of it, to see the {run.unit} that it belongs to.",
         coverage=coverage_table(shown),
         coverage_note=coverage_note(shown) if run.scanned else "",
+        left_out=left_out(run) is not None,
         longest=longest_table(shown, lambda row: run.texts[row][1]),
         spots=spots,
         spots_at=numbers.threshold(SPOTS_AT),
@@ -140,9 +149,15 @@ def _examples(rows: pl.DataFrame, order: Sequence[int], texts: Passages) -> list
 
 def _reader_caption(run: Finished, blocks: int) -> str:
     if run.scanned:
+        grey = "grey is in no suffix: it was not looked at."
+        if left_out(run) is not None:
+            grey = (
+                "grey was not looked at or left out in part: it is in no suffix, or in one of a window that has no "
+                "number, and no scored window there reaches τ."
+            )
         return (
             "Each character is shaded by the highest probability of any window whose suffix covers it, in softer "
-            "tones of the strip’s colours; blank is below τ, and grey is in no suffix: it was not looked at."
+            f"tones of the strip’s colours; blank is below τ, and {grey}"
         )
     rows = run.summary.examples
     left = derived(rows - blocks, "reader/left_out", rows)
@@ -170,14 +185,31 @@ def _download_note(run: Finished, table: Mapping[str, Any]) -> str:
     unit = run.unit
     room = "" if table["blob"] else " This page has no room for it as Parquet."
     return (
-        f"A row for each of {numbers.counted(run.summary.examples, unit)} under {numbers.name(run.scheme)}: "
-        f"{', '.join(table['columns'])}. log_prob is the natural logarithm of p_z.{room} The run folder’s scores/ has "
-        "every scheme, and every token’s probability and rank; rote export writes all of it for other programs."
+        f"A row for each of {numbers.counted(run.summary.examples, unit)}{_scored(run)} under "
+        f"{numbers.name(run.scheme)}: {', '.join(table['columns'])}. log_prob is the natural logarithm of p_z.{room} "
+        "The run folder’s scores/ has every scheme, and every token’s probability and rank; rote export writes all of "
+        "it for other programs."
     )
 
 
+def _scored(run: Finished) -> str:
+    """What is said of windows that have a number where others have none."""
+    return " that were scored" if left_out(run) is not None else ""
+
+
+def _strip(run: RunView, best: NDArray[np.float64], tau: float) -> Strip:
+    """What is said of the strip; `best` is of the windows that were scored."""
+    if run.left_out is None:
+        return strip(best, tau=tau)
+    shown = along_text(run.rows, log_prob_bounds(run.rows)[0], run.length, left_out=run.left_out, tau=run.summary.tau)
+    return strip(shown, tau=tau, scored=best)
+
+
 def _best_by_character(run: RunView) -> NDArray[np.float64] | None:
-    """Per character of a scanned text the largest log p_z of the windows whose suffix covers it; None: no scan."""
+    """Per character of a scanned text the largest log p_z of the scored windows whose suffix covers it; None: no scan.
+
+    What was left out of a scan in stages does not count here: a share of what was looked at is of all scored suffixes.
+    """
     return along_text(run.rows, log_prob_bounds(run.rows)[0], run.length) if run.scanned else None
 
 
@@ -199,12 +231,14 @@ def _cards(run: Finished) -> list[list[dict[str, str]]]:
             card["note"] += ", all groups together"
         told = [_rate_card(f"{names[1]}: {name}", own.rate_at_tau, own, run) for name, own in groups[:CARDS]]
         rows.insert(0, told)
+    unscored = left_out(run)
     if covered := run.coverage:
         rows.append(
             [
                 _card(
                     f"Coverage at {numbers.threshold(number_in(p))}",
-                    numbers.percent(c.share_of_looked_at),
+                    ("" if unscored is None or c.share_of_looked_at == 1 else "≥ ")
+                    + numbers.percent(c.share_of_looked_at),
                     f"{numbers.count(c.characters)} of {numbers.counted(run.looked_at.characters, 'character')}",
                 )
                 for p, c in covered.items()
@@ -214,7 +248,8 @@ def _cards(run: Finished) -> list[list[dict[str, str]]]:
         _card(
             f"{run.unit.capitalize()}s scored",
             numbers.count(run.summary.examples),
-            f"{numbers.count(run.summary.dropped)} dropped",
+            ("" if unscored is None else f"of {numbers.count(unscored[0].windows)}; ")
+            + f"{numbers.count(run.summary.dropped)} dropped",
         ),
         _card("Token evaluations", numbers.count(run.summary.token_evals), "positions fed to the model"),
         _card(
@@ -234,7 +269,8 @@ def _cards(run: Finished) -> list[list[dict[str, str]]]:
 def _rate_card(name: str, rate: Rate, of: Rates, run: Finished) -> dict[str, str]:
     if rate.rate_upper > rate.rate:
         upper = numbers.percent(rate.rate_upper)
-        return _card(name, f"≥ {numbers.percent(rate.rate)}", f"at most {upper}: rows stopped early")
+        why = "rows stopped early" if left_out(run) is None else "windows left out"
+        return _card(name, f"≥ {numbers.percent(rate.rate)}", f"at most {upper}: {why}")
     low, high = rate.interval
     note = f"{numbers.count(rate.count)} of {numbers.count(of.examples)}"
     if not run.scanned:
@@ -254,6 +290,7 @@ def _passages_caption(run: RunView, shown: int) -> str:
         if shown > 1:
             several = derived(shown, "passages/listed", run.summary.tau)
             listed = f"The {numbers.counted(several, unit)} with the highest p_z"
+        listed += " of those that were scored" if left_out(run) is not None else ""
         return (
             f"{listed}{overlap}. The prefix, in grey, is the prompt; the suffix, marked, is what the model gives back."
             + (f" Below it, the heaviest outputs near it, with their differences. {SETS}" if run.manifest.near else "")
@@ -264,7 +301,7 @@ def _passages_caption(run: RunView, shown: int) -> str:
         rest = "every one has probability 0 under this scheme or was given up early, as certain to end below τ"
     else:
         rest = f"the highest p_z among those scored in full is {numbers.probability(best)}"
-    return f"No {unit} reaches τ = {tau}, so there is no passage to show; {rest}."
+    return f"No {unit}{_scored(run)} reaches τ = {tau}, so there is no passage to show; {rest}."
 
 
 def _unlocked(run: RunView) -> dict[str, Any] | None:

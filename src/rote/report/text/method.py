@@ -9,10 +9,12 @@ from rote.report.keys import derived
 from rote.report.text import numbers
 from rote.report.text.near import near_method
 from rote.report.text.rate import sample_facts
+from rote.report.text.stages import left_out
 from rote.report.text.variants import normalised_words, variant_warnings, variants_fact
 from rote.scheme import Scheme
 from rote.store.manifest import Source
 from rote.store.run import Finished
+from rote.store.stages import Refined
 from rote.store.summary import Rates
 
 APART = "inside a token, so that prompt and target were tokenised apart"
@@ -31,6 +33,8 @@ def meaning(run: Finished, rows: pl.DataFrame) -> list[str]:
             "the model, and the text’s first prefix can never be covered. A run of covered characters may join the "
             "suffixes of several windows, each with its own prompt."
         )
+    if run.summary.staged is not None:
+        paragraphs.append(_IN_STAGES)
     control = (
         "Compare the splits above."
         if "split" in rows.columns and rows["split"].drop_nulls().n_unique() > 1
@@ -48,6 +52,14 @@ def meaning(run: Finished, rows: pl.DataFrame) -> list[str]:
             + ("" if sampled else "the lower is what was found, the upper what could not be excluded.")
         )
     return paragraphs
+
+
+_IN_STAGES = (
+    "A scan in stages first scores windows whose suffixes cover the text once, then those that may reach τ by what was "
+    "read so far, and in the end, as an audit, some of the others, drawn at random. A window that was left out has no "
+    "number. Rates are of all windows: the lower end takes those without a number as never extracted, the upper end as "
+    "many of them as the audit allows."
+)
 
 
 def numeric_doubt(rates: Rates, unit: str) -> str:
@@ -90,6 +102,8 @@ def method(run: Finished) -> list[tuple[str, str]]:
                 f"{_within(run)}Positions count code points from 0.",
             )
         )
+    if run.manifest.refined is not None:
+        facts.append(("Stages", _stages(run.manifest.refined)))
     facts += [
         ("Scored", _scored(run)),
         ("Threshold τ", f"{numbers.setting(run.summary.tau)}: the smallest p_z that counts as extraction"),
@@ -193,16 +207,31 @@ def trusted(model: ModelIdentity) -> str:
     return "; code that came with the model was run (--trust-remote-code)" if model.trust_remote_code else ""
 
 
+def _stages(refined: Refined) -> str:
+    """How a scan was to be made in stages, whether or not all of them have ended."""
+    audit = (
+        f"an audit of {numbers.counted(refined.audit, 'window')} drawn with seed {numbers.setting(refined.audit_seed)}"
+    )
+    return (
+        f"windows that cover the text once, {numbers.counted(refined.closer, 'closer look')} at those that may reach "
+        f"τ, and {audit if refined.audit else 'no audit'}"
+    )
+
+
 def _scored(run: Finished) -> str:
-    unit, dropped = run.unit, run.summary.dropped
-    left_out = f"{numbers.counted(dropped, unit)} dropped as too short" if dropped else "none dropped"
-    return f"{numbers.counted(run.summary.examples, unit)}; {left_out}"
+    unit, dropped, staged = run.unit, run.summary.dropped, run.summary.staged
+    short = f"{numbers.counted(dropped, unit)} dropped as too short" if dropped else "none dropped"
+    if staged is None:
+        return f"{numbers.counted(run.summary.examples, unit)}; {short}"
+    ended = f"in {numbers.count(staged.ended)} of {numbers.counted(staged.stages, 'stage')}"
+    return f"{numbers.count(run.summary.examples)} of {numbers.counted(staged.windows, unit)}, {ended}; {short}"
 
 
 def _early_stop(run: Finished) -> str:
     unit = run.unit
     if not run.manifest.stop_early:
-        return f"off: every {unit} was scored to its last token"
+        every = f"every {unit} that was scored was," if left_out(run) is not None else f"every {unit} was scored"
+        return f"off: {every} to its last token"
     stopped = run.numbers.rates.stopped
     if not stopped:
         return f"on, but no {unit} was given up: every one was scored to its last token"
@@ -224,4 +253,6 @@ def cost(run: Finished) -> str:
         total = sum(search.total for search in searches)
         spent = derived({"total": total, "mean": total / examples}, "cost/near_token_evals", evaluations)
         each += f", for near-verbatim search {numbers.count(spent['total'])} ({numbers.average(spent['mean'])})"
+    if run.summary.staged is not None and run.summary.staged.audited:
+        each += f", {numbers.count(run.summary.staged.audit_token_evals)} of them for the audit,"
     return f"{numbers.counted(evaluations, 'token evaluation')}{each} in {numbers.duration(run.summary.seconds)}"

@@ -15,41 +15,59 @@ from rote.report.text import numbers
 LEVELS = 12  # one colour each: the style sheet has as many
 BELOW, UNSEEN = -1, -2  # in place of a colour: below tau, and not looked at
 _PARTS = 20  # rows of the table that says the same in words
+UNLOOKED, IN_PART = "not looked at", "not looked at or left out in part"
 
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """What the page says of a strip; its script draws it. Positions (`left`) are percent of the legend's width."""
+    """What the page says of a strip; its script draws it. Positions (`left`) are percent of the legend's width.
+
+    `unseen`: what grey is; `share`: what the last column of the table has.
+    """
 
     levels: int
     legend: list[dict[str, Any]]
     table: list[dict[str, Any]]
     description: str
     caption: str
+    unseen: str
+    share: str
 
 
-def strip(best: NDArray[np.float64], *, tau: float, key: str = "") -> Strip:
+def strip(best: NDArray[np.float64], *, tau: float, key: str = "", scored: NDArray[np.float64] | None = None) -> Strip:
     """`best`: for each character the largest log p_z over the windows whose suffix covers it; NaN: not looked at.
 
-    `key` stands before the keys of its numbers, on a page that has several.
+    `key` stands before the keys of its numbers, on a page that has several. `scored`: of a scan that left windows out,
+    `best` without regard to these. Shares are of what the scored windows cover then, and the least that they can be.
     """
     length, floor = best.size, math.log(tau)
-    reached = derived(_reaching(best, floor), f"{key}strip/share", tau)
-    characters = derived({"all": length, "seen": _seen(best)}, f"{key}strip/characters", tau)
+    looked = best if scored is None else scored
+    reached = derived(_reaching(looked, floor), f"{key}strip/share", tau)
+    counts = {"all": length, "seen": _seen(looked), "unseen": length - _seen(best)}
+    characters = derived(counts, f"{key}strip/characters", tau)
+    unseen = UNLOOKED if scored is None else IN_PART
+    told = (
+        f"{numbers.percent(reached)} reach the threshold of {numbers.setting(tau)}."
+        if scored is None
+        else f"at least {numbers.percent(reached)} reach the threshold of {numbers.setting(tau)}; "
+        f"{numbers.count(characters['unseen'])} were {unseen}."
+    )
+    grey = "" if scored is None else ": some window that covers it has no number, and no scored one there reaches τ"
     return Strip(
         levels=LEVELS,
         legend=_legend(floor),
-        table=[_table_row(item, best, tau, key) for item in _spread(best, min(_PARTS, length))],
+        table=[_table_row(item, best, looked, tau, key, unseen) for item in _spread(best, min(_PARTS, length))],
         description=(
             f"The text from its first to its last of {numbers.counted(characters['all'], 'character')}. Of the "
-            f"{numbers.count(characters['seen'])} that were looked at, {numbers.percent(reached)} reach the threshold "
-            f"of {numbers.setting(tau)}."
+            f"{numbers.count(characters['seen'])} that were looked at, {told}"
         ),
         caption=(
             "The whole text from left to right. Each place shows the highest probability of any window whose suffix "
-            f"covers one of its characters; blank is below τ = {numbers.setting(tau)}, grey was not looked at. Point "
+            f"covers one of its characters; blank is below τ = {numbers.setting(tau)}, grey was {unseen}{grey}. Point "
             "at it for the number; click to read there."
         ),
+        unseen=unseen,
+        share="Of what was looked at, at or above τ" + ("" if scored is None else ", at least"),
     )
 
 
@@ -95,19 +113,21 @@ def _legend(floor: float) -> list[dict[str, Any]]:
     return ticks[::-1]
 
 
-def _table_row(item: dict[str, Any], best: NDArray[np.float64], tau: float, key: str) -> dict[str, Any]:
+def _table_row(
+    item: dict[str, Any], best: NDArray[np.float64], looked: NDArray[np.float64], tau: float, key: str, unseen: str
+) -> dict[str, Any]:
     start, end, floor = item["start"], item["end"], math.log(tau)
-    where = {"from": start / best.size, "to": end / best.size, "share": _reaching(best[start:end], floor)}
+    where = {"from": start / best.size, "to": end / best.size, "share": _reaching(looked[start:end], floor)}
     part = derived({**item, **where}, f"{key}parts/{item['index']}", tau)
     return {
         "part": f"{numbers.place(part['from'])} to {numbers.place(part['to'])}",
         "characters": f"{numbers.count(part['start'])} to {numbers.count(part['end'])}",
-        "highest": _told(part["highest"], floor),
+        "highest": _told(part["highest"], floor, unseen),
         "share": numbers.percent(part["share"]),
     }
 
 
-def _told(highest: float, floor: float) -> str:
+def _told(highest: float, floor: float, unseen: str) -> str:
     if math.isnan(highest):
-        return "not looked at"
+        return unseen
     return numbers.probability(highest) if highest >= floor else "below τ"

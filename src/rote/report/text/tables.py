@@ -14,6 +14,7 @@ from rote.analysis.rates import rates_by
 from rote.report.keys import derived, key_of, keyed, mark, number_in, plain
 from rote.report.text import numbers
 from rote.report.text.spots import excerpt
+from rote.report.text.stages import left_out
 from rote.store.run import Finished, Passages, RunView
 from rote.store.summary import Passing, Rates, RepetitionRates
 from rote.store.table import Row
@@ -36,9 +37,13 @@ def coverage_table(run: Finished) -> list[list[str]]:
 def coverage_note(run: Finished) -> str:
     """What the shares are of."""
     looked_at = run.looked_at
+    least = ""
+    if left_out(run) is not None:
+        least = " Only windows that were scored count, so with those left out more may be covered, and longer runs."
     return (
         f"Looked at are the {numbers.counted(looked_at.characters, 'character')} that lie in any suffix, "
         f"{numbers.percent(looked_at.share)} of the text’s {numbers.count(run.length)}; a prompt’s own can never count."
+        f"{least}"
     )
 
 
@@ -54,17 +59,20 @@ def odds_table(run: Finished) -> dict[str, Any]:
     overtakes = [
         f"{_passing(entry)} for p = {numbers.threshold(number_in(p))}" for p, entry in rates.n_passing_greedy.items()
     ]
+    ever = any(not text.startswith("never") for text in overtakes)
+    if left_out(run) is None:
+        greedy = numbers.rate(rates.greedy_rate)
+        note = f"The (n, p) rate is greater than the greedy rate of {greedy} from this many prompts on: "
+        never = f"No number of prompts brings the (n, p) rate above the greedy rate of {greedy}."
+    else:
+        given = f"the {numbers.count(rates.greedy_rate.count)} that greedy decoding gives back"
+        note = f"Of the windows that were scored, more come than {given} from this many prompts on: "
+        never = f"Of the windows that were scored, no number of prompts brings more than {given}."
     return {
         "unit": run.unit,
         "columns": [f"p = {numbers.threshold(p)}" for p in chances],
         "rows": [[numbers.count(n), *(cells[n, p] for p in chances)] for n in sorted({n for n, _ in cells})],
-        "note": (
-            f"The (n, p) rate is greater than the greedy rate of {numbers.rate(rates.greedy_rate)} from this many "
-            f"prompts on: {', '.join(overtakes)}."
-            if any(not text.startswith("never") for text in overtakes)
-            else "No number of prompts brings the (n, p) rate above the greedy rate of "
-            f"{numbers.rate(rates.greedy_rate)}."
-        ),
+        "note": f"{note}{', '.join(overtakes)}." if ever else never,
     }
 
 
@@ -195,14 +203,19 @@ def distribution(rows: pl.DataFrame) -> dict[str, Any]:
     edges, counts = along.log10.edges, along.log10.counts
     decades = [(edges[i], edges[i + 10], sum(counts[i : i + 10])) for i in range(0, len(counts), 10)]
     most = max(count for _, _, count in decades) or 1
+    unit = "window" if "stage" not in rows.columns or _empty(rows, "stage") else "scored window"
     return {
-        "title": f"{numbers.count(sum(counts))} of {numbers.counted(rows.height, 'window')} with p_z of 0.0001 or more"
+        "title": f"{numbers.count(sum(counts))} of {numbers.counted(rows.height, unit)} with p_z of 0.0001 or more"
         + (f"; {numbers.count(along.undecided)} stopped early may be among them" if along.undecided else ""),
         "rows": [
             [f"{low:g} to {high:g}", numbers.count(count), "█" * math.ceil(30 * count / most)]
             for low, high, count in decades
         ],
     }
+
+
+def _empty(rows: pl.DataFrame, name: str) -> bool:
+    return rows[name].null_count() == rows.height
 
 
 def _times(repetitions: int | None, binned: bool) -> str:

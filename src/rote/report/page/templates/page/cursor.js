@@ -1,5 +1,7 @@
 // The cursor of the strips: what it says of the place it is on, and where pointer and keys move it.
 
+const LEFT_OUT = " in the windows scored; others here were left out";
+
 /** The cell under the cursor: its characters, and the likeliest row that covers one of them, with where it does. */
 function underCursor(strips) {
   const { view, at } = strips;
@@ -15,19 +17,20 @@ function underCursor(strips) {
   for (let c = start; c < end; c++) {
     if (rows[c] >= 0 && (best < 0 || values[rows[c]] > values[best])) [best, where] = [rows[c], c];
   }
-  return { run, column, start, end, best, where, reached: best >= 0 && values[best] >= FLOOR };
+  const isPartial = run.isLeftOut.subarray(start, end).includes(1);
+  return { run, column, start, end, best, where, isPartial, reached: best >= 0 && values[best] >= FLOOR };
 }
 
 /** Says what is under the cursor. */
 function tell(strips) {
   const { lanes, canvases, now } = strips;
-  const { run, column, start, end, best, reached } = underCursor(strips);
+  const { run, column, start, end, best, isPartial, reached } = underCursor(strips);
   const places = `Characters ${show.count(start)} to ${show.count(end)}, ${percentOfText(start)} of the text: `;
   now.replaceChildren(textOf("span", places, "place"));
   if (canvases.length > 1) now.prepend(textOf("bdi", `${canvases[strips.lane].previousElementSibling.textContent}. `));
   if (best < 0) now.append("not looked at, in no window’s suffix");
   else if (run.stopsEarly && !reached) now.append("below τ"); // of windows given up early no more is known
-  else now.append("up to ", probabilityOf(run, best, column));
+  else now.append("up to ", probabilityOf(run, best, column), isPartial ? LEFT_OUT : "");
   lanes.setAttribute("aria-valuenow", String(strips.at));
   lanes.setAttribute("aria-valuetext", now.textContent);
 }

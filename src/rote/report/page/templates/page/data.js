@@ -15,6 +15,12 @@ async function loadRun(run) {
   for (const [name, { blob, type }] of Object.entries(run.columns)) {
     run[name] = columnOf(await unpack(blob), type, run.count);
   }
+  if (run.left_out) {
+    const { bounds, drawn } = run.left_out;
+    run.left_out.bounds = columnOf(await unpack(bounds.blob), bounds.type, drawn + 1);
+  }
+  run.isLeftOut = new Uint8Array(page.length ?? 0); // of each character whether a window without a number covers it
+  for (const [start, end] of run.unscored ?? []) run.isLeftOut.fill(1, start, end);
   run.blocks = new Map();
   run.best = {};
   run.near = "lower" in run;

@@ -38,8 +38,9 @@ function levelOf(logProb) {
 }
 
 /**
- * For each character of the text the likeliest row whose suffix covers it, or -1: not looked at. Later fills win, so
- * likelier rows go last.
+ * For each character of the text the likeliest row whose suffix covers it, or -1, and whether it is grey: no suffix
+ * covers it, or that of a window without a number does and no row there reaches tau. Later fills win, so likelier rows
+ * go last.
  */
 function bestRows(run, column) {
   if (run.best[column]) return run.best[column];
@@ -50,7 +51,9 @@ function bestRows(run, column) {
   for (const row of order) rows.fill(row, run.suffix_start[row], run.suffix_end[row]);
   const levels = new Int8Array(run.count);
   for (let row = 0; row < run.count; row++) levels[row] = levelOf(values[row]);
-  run.best[column] = { rows, values, levels };
+  const unseen = new Uint8Array(page.length);
+  for (let c = 0; c < page.length; c++) unseen[c] = rows[c] < 0 || (run.isLeftOut[c] && levels[rows[c]] < 0) ? 1 : 0;
+  run.best[column] = { rows, values, levels, unseen };
   return run.best[column];
 }
 

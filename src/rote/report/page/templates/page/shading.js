@@ -57,7 +57,7 @@ function shade(reader, block) {
 function textClasses(reader, block) {
   const { current, runs, shadedBy } = reader;
   const first = Number(block.dataset.at);
-  const { rows, levels } = bestRows(runs[shadedBy.run], shadedBy.column);
+  const { rows, levels, unseen } = bestRows(runs[shadedBy.run], shadedBy.column);
   let [start, middle, end] = [-1, -1, -1];
   if (current && current.run.start) {
     const { run, row } = current;
@@ -65,10 +65,9 @@ function textClasses(reader, block) {
   }
   return (k) => {
     const c = first + k;
-    const row = rows[c];
-    const level = row < 0 ? -1 : levels[row];
+    const level = unseen[c] ? -1 : levels[rows[c]];
     const chosen = c < start || c >= end ? "" : c < middle ? " chosen-prefix" : " chosen";
-    return (row < 0 ? "unseen" : level < 0 ? "" : `t${level}`) + chosen;
+    return (unseen[c] ? "unseen" : level < 0 ? "" : `t${level}`) + chosen;
   };
 }
 

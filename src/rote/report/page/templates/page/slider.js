@@ -36,7 +36,8 @@ function choosePrompts(plot, runs) {
     }
     const label = `p = ${show.threshold(p)}`;
     // The chosen curve stands in for the given one at the same p.
-    return [...given.filter((layer) => plain(layer.label) !== label), ...curveOf(runs[0], p, label, null)];
+    const others = given.filter((layer) => layer.kind !== "band" && plain(layer.label) !== label);
+    return [...others, ...curveOf(runs[0], p, label, null)];
   };
   // What stands below several runs' curves is said of one p alone.
   const note = make("p", { class: "caption", hidden: "" });

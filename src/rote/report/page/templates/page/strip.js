@@ -57,7 +57,7 @@ function colours() {
 }
 
 function drawLane(strips, canvas, palette) {
-  const { rows, levels } = bestRows(strips.runs[canvas.dataset.run], canvas.dataset.column);
+  const { rows, levels, unseen } = bestRows(strips.runs[canvas.dataset.run], canvas.dataset.column);
   const count = cellsOf(strips);
   canvas.width = count;
   canvas.height = 1;
@@ -73,7 +73,7 @@ function drawLane(strips, canvas, palette) {
     let highest = NOT_LOOKED_AT;
     const end = firstOf(strips.view, x + 1, count);
     for (let c = firstOf(strips.view, x, count); c < end; c++) {
-      if (rows[c] >= 0 && levels[rows[c]] > highest) highest = levels[rows[c]];
+      if (!unseen[c] && levels[rows[c]] > highest) highest = levels[rows[c]];
     }
     if (highest === level) continue;
     paint(x);
