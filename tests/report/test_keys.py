@@ -19,7 +19,9 @@ from tests.cli.command import rote_here
 from tests.corpus.corpora import write_jsonl
 from tests.report.page.browser import browser, opened
 from tests.report.page.displayed import agrees, decimal
+from tests.report.page.pagetruth import ComparisonTruth
 from tests.report.page.truth import Known, Truth, visible
+from tests.report.stages import staged
 
 __all__ = ["browser"]
 
@@ -35,6 +37,8 @@ PLACES = (
 )  # fmt: skip
 PROSE = (
     r"\b95% (Wilson )?intervals?\b",
+    r"\b95% confidence\b",
+    r"\(one-sided, 95%\)",
     r"even odds \(p ≥ 50%\)",
     r"at least 50% per generation",
     r"coverage at 50% would be",
@@ -90,6 +94,8 @@ def folders(bundled: Any, alice: str, gatsby: str, tmp_path_factory: pytest.Temp
         _in_another_form(bundled, alice, root / "forms"),
         _scored(bundled, root / "score", hot),
         _rated(bundled, alice, gatsby, root),
+        staged(bundled, alice, gatsby, root / "staged"),
+        staged(bundled, alice, gatsby, root / "begun", stop=True),
     ]
     return {run.folder.name: run.folder for run in made}
 
@@ -130,7 +136,7 @@ def _rated(model: Any, alice: str, gatsby: str, root: Path) -> Run:
     )
 
 
-KINDS = ("scan", "stopped", "near", "nothing", "within", "forms", "score", "rate")
+KINDS = ("scan", "stopped", "near", "nothing", "within", "forms", "score", "rate", "staged", "begun")
 
 
 def problems(page: Any, truth: Known, scope: str = "body") -> list[str]:
@@ -253,6 +259,17 @@ def test_every_number_has_a_key_and_is_what_the_run_holds(browser: Any, folders:
         assert problems_of_plots(page, truth) == set()
         if truth.manifest["kind"] == "scan":
             assert problems_of_strips(page, truth) == set()
+
+
+def test_so_has_every_number_of_a_comparison_of_scans_in_stages(
+    browser: Any, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    path = rote.compare([folders["begun"], folders["staged"]], out=tmp_path).write(tmp_path)
+    truth = ComparisonTruth(path.parent)
+    with page_of(browser, path) as page:
+        assert problems(page, truth) == []
+        assert problems_of_plots(page, truth) == set()
+        assert problems_of_strips(page, truth) == set()
 
 
 def problems_of_passages(page: Any, truth: Truth) -> set[str]:

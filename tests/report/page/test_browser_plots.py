@@ -14,10 +14,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
-from rote.analysis.rates import np_rates
+from rote.analysis.rates import LeftOut, np_rates
 from rote.report.figures.figure import COLUMNS, Axis, Figure, Format, Kind, Layer, Scale, _axis, as_json
 from rote.report.figures.run import run_figures
 from rote.report.keys import keyed
@@ -487,6 +488,34 @@ def test_shares_are_those_of_the_rates(browser: Any, folder: Path, stopping: boo
         expected = np_rates(rows, queries=queries, chances=chances)
         assert shares == [[cell.rate, cell.rate_upper] for cell in expected]
     assert stopping == any(low < high for shares in found for low, high in shares)
+
+
+@pytest.mark.parametrize("audited", [True, False])
+def test_shares_are_of_all_windows_where_some_were_left_out(browser: Any, folder: Path, audited: bool) -> None:
+    rows = figureruns.rows(80, 11)
+    drawn = np.array([audited and i % 4 == 0 for i in range(80)])
+    left_out = LeftOut(300, drawn)
+    packed = pack(
+        [PackedRun("", "a model", figureruns.SCHEME, rows.with_columns(token_ends=pl.lit(None, pl.List(pl.Int32))),
+                   left_out=left_out)],
+        tau=0.001, length=None, unit="window",
+    )  # fmt: skip
+    (told,) = packed.data["runs"]
+    flags, bounds = (
+        zlib.decompress(base64.b64decode(packed.blobs[name]))
+        for name in (told["columns"]["flags"]["blob"], told["left_out"]["bounds"]["blob"])
+    )
+    planes = np.frombuffer(bounds, np.uint8).reshape(8, -1).T
+    given = {
+        "windows": told["left_out"]["windows"],
+        "bounds": np.ascontiguousarray(planes).view("<f8").ravel().tolist(),
+    }
+    run = page_run(rows) | {"flags": list(flags), "left_out": given}
+    with opened(browser, plot_page(folder / f"left-out-{audited}.html", [], [run])) as page:
+        found = page.evaluate("parts.GENERATIONS.map((n) => Object.values(parts.sharesAt(parts.runs[0], n, 0.5)))")
+        queries = page.evaluate("parts.GENERATIONS")
+    expected = np_rates(rows, queries=queries, chances=[0.5], left_out=left_out)
+    assert found == [[cell.rate, cell.rate_upper] for cell in expected]
 
 
 def test_rows_of_a_held_out_corpus_do_not_count(browser: Any, folder: Path) -> None:

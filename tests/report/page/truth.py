@@ -64,6 +64,12 @@ class Truth:
         self.manifest: dict[str, Any] = self.files["manifest"]
         self.summary: dict[str, Any] = self.files["summary"]
         self.scores = pl.read_parquet(folder / "scores" / "*.parquet")
+        self.unscored: pl.DataFrame | None = None
+        if (folder / "windows.parquet").is_file():  # a scan in stages: what it left out, and rows by their places
+            self.scores = self.scores.sort("start", maintain_order=True)
+            scored = set(self.scores["start"])
+            places = pl.read_parquet(folder / "windows.parquet").rows(named=True)
+            self.unscored = pl.DataFrame([place for place in places if place["start"] not in scored])
         self.scheme = self.manifest["schemes"][0]
         self.own = self.scores.filter(pl.col("scheme") == self.scheme)
         self.rows = self.own.to_dicts()
@@ -93,7 +99,7 @@ class Truth:
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
-        return {figure.name: figure for figure in run_figures(self.finished, self.own)}
+        return {figure.name: figure for figure in run_figures(self.finished, self.own, self.unscored)}
 
     def _figures(self, rest: str) -> Any:
         return in_figures(self.figures, rest)
@@ -101,14 +107,32 @@ class Truth:
     def _np(self, rest: str) -> float:
         """At a slider's p: the share of rows that come in n generations; `upper`: stopped rows as likely as can be.
 
-        Of drawn examples those of the corpus itself: the held-out ones are a group of their own.
+        Of drawn examples those of the corpus itself: the held-out ones are a group of their own. Of a scan in stages
+        the share of all windows; `upper`: with as many of those left out as the ones drawn from them allow.
         """
         _, n, p, *upper = rest.split("/")
         rows = self.rows
         if "sampling" in self.manifest:
             rows = [row for row in rows if json.loads(row["metadata"])["corpus"] == "main"]
         values = [-math.inf if row["stopped"] and not upper else row["log_prob"] for row in rows]
-        return sum(reaches(value, int(n), float(p)) for value in values) / len(values)
+        if "refined" not in self.manifest:
+            return sum(reaches(value, int(n), float(p)) for value in values) / len(values)
+        own = [(row["stage"], reaches(row["log_prob"], int(n), float(p))) for row in rows]
+        audit, windows = self._refined
+        found = sum(hit for stage, hit in own if stage != audit)
+        hits, drawn = sum(hit for stage, hit in own if stage == audit), sum(stage == audit for stage, _ in own)
+        left = windows - len(own) + drawn
+        return (found + (left * at_most(hits, drawn) if upper else hits)) / windows
+
+    @property
+    def _refined(self) -> tuple[int, int]:
+        """Of a scan in stages: the audit's number among them, and how many windows there are in all."""
+        return int(self.manifest["refined"]["closer"]) + 1, int(self.manifest["refined"]["windows"])
+
+    def _staged(self, what: str) -> float:
+        audit, windows = self._refined
+        chosen = sum(row["stage"] != audit for row in self.rows)
+        return {"share": len(self.rows) / windows, "chosen": chosen}[what]
 
     # -- what the page computes: each once more, the slow way
 
@@ -136,6 +160,10 @@ class Truth:
     def _strip(self, what: str) -> float:
         reached = sum(value >= math.log(self.summary["tau"]) for value in self.best)
         counts = {"characters/all": len(self.best), "characters/seen": len(self.seen)}
+        if self.unscored is not None:
+            left = looked_at(self.unscored.select("suffix_start", "suffix_end").rows())
+            below = {c for c, value in enumerate(self.best) if value < math.log(self.summary["tau"])}
+            counts["characters/unseen"] = len(below & (left | ({*range(len(self.best))} - self.seen)))
         return {**counts, "share": reached / len(self.seen)}[what]
 
     def _parts(self, rest: str) -> float | None:
@@ -257,6 +285,16 @@ def inside(content: Any, rest: str) -> Any:
     if isinstance(content, Mapping) or (content is None and within == "mapping" and name[:1].isdigit()):
         return float(name)
     return len(content) if isinstance(content, list) else content
+
+
+def at_most(hits: int, draws: int) -> float:
+    """The largest share of which as few hits still come in 5% of all such draws."""
+    low, high = hits / max(draws, 1), 1.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        as_few = sum(math.comb(draws, i) * middle**i * (1 - middle) ** (draws - i) for i in range(hits + 1))
+        low, high = (middle, high) if as_few > 0.05 else (low, middle)
+    return high if draws else 1.0
 
 
 def _wilson(hits: int, total: int) -> list[float]:

@@ -34,7 +34,6 @@ from rote.report.figures.layers import (
     strip_layers,
 )
 from rote.report.figures.near import NEAR_FIGURES, near_figures
-from rote.report.keys import derived
 from rote.report.text import numbers
 from rote.report.text.stages import left_out
 from rote.report.text.strip import IN_PART, UNLOOKED
@@ -243,7 +242,7 @@ def prompts(run: Finished, rows: pl.DataFrame) -> Figure | None:
 def _left_out_sentence(some: tuple[Staged, Audit]) -> str:
     """How curves take windows without a number."""
     staged, audit = some
-    count = numbers.counted(derived(staged.windows - staged.scored, "staged/unscored", staged.windows), "window")
+    count = numbers.counted(staged.windows - staged.scored, "window")
     allowed = (
         "as many of them as the audit allows (one-sided, 95%)" if audit.drawn else "all of them, for want of an audit"
     )

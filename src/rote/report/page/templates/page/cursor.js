@@ -1,6 +1,6 @@
 // The cursor of the strips: what it says of the place it is on, and where pointer and keys move it.
 
-const LEFT_OUT = " in the windows scored; others here were left out";
+const LEFT_OUT = " in scored windows; some were left out";
 
 /** The cell under the cursor: its characters, and the likeliest row that covers one of them, with where it does. */
 function underCursor(strips) {
