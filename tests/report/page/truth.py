@@ -131,7 +131,7 @@ class Truth:
 
     def _staged(self, what: str) -> float:
         audit, windows = self._refined
-        chosen = sum(row["stage"] != audit for row in self.rows)
+        chosen: int = sum(row["stage"] != audit for row in self.rows)
         return {"share": len(self.rows) / windows, "chosen": chosen}[what]
 
     # -- what the page computes: each once more, the slow way
