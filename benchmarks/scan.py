@@ -4,7 +4,7 @@
     python -m benchmarks.scan gatsby planted
     python -m benchmarks.scan mixed --model gemma3-270m.gguf --suffix 25
 
-Token evaluations count everything that was fed. `of plain` is without the audit, which costs the same whatever the book;
+Token evaluations count everything that was fed. `of plain` is without the audit, which costs the same for any book;
 with it, in brackets. `recall`: of the windows at tau of the full scan, those that were found, audit hits not counted.
 `left out at tau` is what the audit bounds (95%) and, in brackets, what is true.
 
@@ -22,6 +22,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,10 @@ def main() -> None:
         plain, text = 0, TEXTS[name]()
         for procedure, how in PROCEDURES.items():
             with tempfile.TemporaryDirectory() as folder:
-                began, firsts = time.perf_counter(), list[float]()
+                ends, began = list[float](), time.perf_counter()
                 run = rote.scan(
                     model, text, out=folder, windows=rote.Windows(suffix=options.suffix, stride=options.stride),
-                    tau=options.tau, on_stage=lambda _: firsts.append(time.perf_counter() - began), **how,
+                    tau=options.tau, on_stage=partial(_note, ends), **how,
                 )  # fmt: skip
                 seconds = time.perf_counter() - began
                 found, scored, evals, share, bound = told(run, options.tau)
@@ -90,9 +91,14 @@ def main() -> None:
             costs = f"{evals[0] / plain:.1%}" + (f" ({sum(evals) / plain:.1%})" if len(evals) > 1 else "")
             print(
                 f"| {name} | {procedure} | {scored:,} | {len(found):,} | {evals[0]:,} | {costs} | {recall:.2%} "
-                f"| {missed} | {f'{firsts[0]:.0f}' if firsts else '-'} | {seconds:.0f} |",
+                f"| {missed} | {f'{ends[0] - began:.0f}' if ends else '-'} | {seconds:.0f} |",
                 flush=True,
             )
+
+
+def _note(ends: list[float], run: rote.Run) -> None:
+    """When a stage ended: its headline can be shown."""
+    ends.append(time.perf_counter())
 
 
 def told(run: rote.Run, tau: float) -> tuple[dict[str, float], int, list[int], int, float]:
