@@ -5,7 +5,7 @@ from __future__ import annotations
 from rote.report.keys import derived
 from rote.report.text import numbers
 from rote.store.run import Finished
-from rote.store.summary import Audit, Staged
+from rote.store.stages import Audit, Staged
 
 
 def left_out(run: Finished) -> tuple[Staged, Audit] | None:
