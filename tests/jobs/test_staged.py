@@ -15,12 +15,19 @@ import pytest
 
 import rote
 from rote import InputError, Refine, Run, Windows
+from rote.analysis.compare import whole_difference
+from rote.analysis.rates import LeftOut, staged_rates
 from rote.jobs import variants
+from rote.report.text.comparison import comparison_lines, notes
+from rote.report.text.conclusion import conclusion
+from rote.store.comparison import StoredComparison
 from rote.store.run import finish
 from rote.store.stages import add_stage, read_stage, stage_path
 from tests.seals import reseal
 
 CUT = Windows(prefix=20, suffix=30, stride=20)
+ROWS = {"example_id": [*"abcd"], "scheme": ["s"] * 4, "log_prob": [0.0, -1, -99, -99], "stopped": [False] * 4,
+        "greedy": [True, False, False, False], "margins": [[1.0]] * 4}  # fmt: skip
 AUDIT = 8  # the last stage, from 0
 
 
@@ -99,11 +106,13 @@ def swap(folder: Path, number: int, away: int, instead: dict[str, Any]) -> None:
 # --- verified
 
 
-def test_a_scan_in_stages_is_verified_whole_or_begun(staged: Run, begun: Run, bundled: Any, tmp_path: Path) -> None:
+def test_a_scan_in_stages_is_verified_whole_or_begun(
+    full: Run, staged: Run, begun: Run, bundled: Any, tmp_path: Path
+) -> None:
     whole = rote.verify(staged, bundled, sample=5, seed=1, out=tmp_path / "whole.json")
     assert whole.verified, whole.findings
     assert whole.staged == staged.summary.staged
-    assert f"{staged.scores.height} of {staged.manifest.refined.windows} windows, scored in 9 stages" in whole.verdict
+    assert f"{staged.scores.height} of {full.scores.height} windows, scored in 9 stages" in whole.verdict
     assert "of all scored windows are wrong" in whole.verdict
     part = rote.verify(begun, out=tmp_path / "part.json")
     assert part.verified, part.findings
@@ -163,3 +172,62 @@ def test_places_that_the_tokenizer_does_not_give_are_named(copy: Path, bundled: 
     forge(copy)
     assert rote.verify(copy).verified
     assert "not cut into the windows that the run has" in rote.verify(copy, bundled, sample=2).verdict
+
+
+# --- compared
+
+
+def test_a_scan_in_stages_is_compared_with_a_full_one(full: Run, staged: Run) -> None:
+    result = rote.compare([full, staged]).result
+    windows, scored = full.scores.height, staged.scores.height
+    assert (result.common_examples, result.common_windows) == (scored, windows)
+    assert result.runs[1].rates == staged.finished.numbers.rates
+    assert result.runs[1].audit == staged.finished.numbers.audit
+    assert result.runs[0].staged is None
+    pair = result.pairs[0]
+    assert (pair.examples, pair.gained, pair.lost) == (scored, 0, 0)
+    one, two = (run.rates.rate_at_tau for run in result.runs)
+    assert pair.whole is not None
+    assert pair.whole.difference == [two.rate - one.rate_upper, two.rate_upper - one.rate]
+    assert pair.whole.interval[0] < pair.whole.difference[0] <= 0 < pair.whole.difference[1] < pair.whole.interval[1]
+    assert conclusion(result)[0].startswith("Whether A full or B staged extracts more is left open")
+    lines = "\n".join(comparison_lines(result))
+    assert f"over the same {windows} windows of mixed.txt, of which {scored} were scored in all." in lines
+    assert f"B is a scan in stages: {scored} of {windows} windows have a number; of the" in lines
+    assert f"{scored} of {windows}  " in lines  # by itself, too
+    assert "≥ " in lines
+    assert "not of the text" in lines
+
+
+def test_scans_of_two_models_are_compared_by_what_their_rates_can_be(
+    staged: Run, full: Run, mixed: str, tiny_folder: Path, tmp_path: Path
+) -> None:
+    """What one model scored was chosen by what it knows: the rows in common must decide nothing."""
+    other = rote.load(tiny_folder, rote.ModelOptions(device="cpu"))
+    known = rote.scan(other, mixed, windows=CUT, out=tmp_path / "tiny", name="mixed.txt", refine=Refine(audit=1000))
+    result = rote.compare([known, staged], out=tmp_path / "compared").result
+    assert not result.runs[0].left_out  # its audit drew all that was left out
+    whole = result.pairs[0].whole
+    assert whole is not None
+    assert whole.difference[0] == pytest.approx(result.runs[1].rates.rate_at_tau.rate)
+    assert conclusion(result)[0].startswith("B staged extracts more than A tiny: 5")
+    assert StoredComparison(tmp_path / "compared").result == result
+    three = rote.compare([known, full, staged]).result  # two full ones, over the rows that the third one has
+    assert three.pairs[0].examples == staged.scores.height
+    assert three.pairs[0].whole is not None
+    assert three.pairs[0].whole.difference == [full.finished.numbers.rates.rate_at_tau.rate] * 2
+    assert conclusion(three)[0].startswith("B full extracts more than A tiny")
+
+
+def test_a_scan_that_has_only_begun_is_compared_as_such(staged: Run, begun: Run, tmp_path: Path) -> None:
+    result = rote.compare([begun, staged], out=tmp_path / "compared").result
+    assert result.common_examples == begun.scores.height
+    assert "2 of 9 stages have ended; nothing bounds how many of the others reach" in " ".join(notes(result))
+    assert conclusion(result)[0].startswith("Whether")
+
+
+def test_rates_of_two_exact_runs_leave_nothing_open() -> None:
+    same = staged_rates(pl.DataFrame(ROWS), left_out=None)
+    assert whole_difference(same, same).difference == [0, 0]
+    some = staged_rates(pl.DataFrame(ROWS), left_out=LeftOut(8, np.zeros(4, dtype=np.bool_)))
+    assert whole_difference(same, some).difference == [2 / 12 - 0.5, 10 / 12 - 0.5]

@@ -48,7 +48,7 @@ def summarise(
             numeric_tolerance=doubt,
             border_tolerance=logit_tolerance,
             drawn=manifest.sampling is not None,
-            left_out=(left_out := _left_out(own, manifest)),
+            left_out=(left_out := left_out_of(own, manifest)),
         )
         if left_out is not None:
             numbers = replace(numbers, audit=audit(own, manifest.tau, left_out))
@@ -105,7 +105,7 @@ def _numbers(
     )
 
 
-def _left_out(scores: pl.DataFrame, manifest: Manifest) -> LeftOut | None:
+def left_out_of(scores: pl.DataFrame, manifest: Manifest) -> LeftOut | None:
     """What one scheme's rows of a scan in stages leave out; None where nothing was."""
     if manifest.refined is None:
         return None

@@ -8,7 +8,7 @@ from typing import Literal
 
 from rote.models.base import ModelIdentity
 from rote.store.files import pretty, write_whole
-from rote.store.summary import Staged
+from rote.store.stages import Staged
 
 
 @dataclass(frozen=True, kw_only=True)

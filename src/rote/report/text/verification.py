@@ -5,7 +5,7 @@ from __future__ import annotations
 from rote.report.text import numbers
 from rote.store.run import Finished
 from rote.store.seal import MEANING
-from rote.store.summary import Staged
+from rote.store.stages import Staged
 from rote.store.verification import Rescored, Verification
 
 
