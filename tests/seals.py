@@ -9,12 +9,13 @@ from rote.store.seal import READ, SEAL, read_seal, write_seal
 
 def reseal(folder: Path) -> None:
     """Forget the seal, and seal what it named, or would have, as it stands now: whoever can write a folder can."""
-    named = {name for name in (*read_seal(folder).files, *READ) if (folder / name).is_file()}
+    sealed = read_seal(folder)
+    named = {name for name in (*sealed.files, *READ) if (folder / name).is_file()}
     for name in named:
         if Path(name).name == SEAL:  # of a run within a sweep
             reseal((folder / name).parent)
     (folder / SEAL).unlink()
-    write_seal(folder, named)
+    write_seal(folder, named, unfinished=sealed.unfinished)
 
 
 def unfinish(folder: Path) -> None:

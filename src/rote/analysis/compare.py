@@ -21,8 +21,8 @@ from rote.analysis.near.table import Array, Mask, count_true, mean, share_of
 from rote.analysis.rates import log_prob_bounds
 from rote.errors import InputError
 from rote.odds import wilson
-from rote.store.comparison import FixedSet, Moved, NearComparison, Paired, RunOfSet, VerbatimElsewhere
-from rote.store.summary import Share
+from rote.store.comparison import FixedSet, Moved, NearComparison, Paired, RunOfSet, VerbatimElsewhere, Whole
+from rote.store.summary import Rates, Share
 
 LEAST = 0.01
 """Changes of log p_z below this are not listed: they would print as no change at all."""
@@ -102,6 +102,17 @@ def paired(
         effective=effective,
         log_prob=_moved(first, second),
     )
+
+
+def whole_difference(first: Rates, second: Rates) -> Whole:
+    """How the rates at tau of two runs differ over all windows, of which scans in stages left some out."""
+    (low, most), (least, high) = ((own.rate_at_tau.rate, own.rate_at_tau.rate_upper) for own in (second, first))
+    ends = [low - high, most - least]
+    below = _combined(low - wilson(low * second.examples, second.examples)[0],
+                      wilson(high * first.examples, first.examples)[1] - high, 0.0)  # fmt: skip
+    above = _combined(wilson(most * second.examples, second.examples)[1] - most,
+                      least - wilson(least * first.examples, first.examples)[0], 0.0)  # fmt: skip
+    return Whole(difference=ends, interval=[max(ends[0] - below, -1.0), min(ends[1] + above, 1.0)])
 
 
 def difference_interval(

@@ -8,8 +8,10 @@ from typing import Any, Protocol
 
 import polars as pl
 
+from rote.analysis.refine import CLOSER, choice
 from rote.corpus.windows import ready, window_starts
-from rote.store.manifest import Manifest
+from rote.store.manifest import Manifest, made_with
+from rote.store.stages import Stage
 
 KINDS = ("token_log_probs", "base_log_probs", "ranks", "margins")
 PLACES = ("start", "suffix_start", "suffix_end", "token_ends", "split", "repetitions", "metadata")
@@ -40,6 +42,8 @@ def row_problems(manifest: Manifest, scores: pl.DataFrame) -> Iterator[str]:
             yield f"the rows under {scheme} are not those of {manifest.schemes[0]}"
         elif not own.select(PLACES).equals(first.select(PLACES)):
             yield f"a row under {scheme} has another place than under {manifest.schemes[0]}"
+    if manifest.refined is None and scores["stage"].null_count() < scores.height:
+        yield "a row belongs to a stage, and the manifest names none"
     if scores.height != ids.len() * len(manifest.schemes):
         yield f"the rows are not those of {manifest.schemes[0]} and the other schemes that the manifest names"
     yield from _number_problems(manifest, scores)
@@ -84,8 +88,10 @@ def _near_problems(manifest: Manifest, scores: pl.DataFrame) -> Iterator[str]:
         yield f"the near-verbatim bounds or the verdict of {off['example_id'][0]!r} do not fit together"
 
 
-def scan_problems(manifest: Manifest, scores: pl.DataFrame, text: str) -> Iterator[str]:
-    """Windows that do not stand where the text and the manifest put them."""
+def scan_problems(
+    manifest: Manifest, scores: pl.DataFrame, text: str, places: pl.DataFrame | None = None
+) -> Iterator[str]:
+    """Windows that do not stand where the text and the manifest put them; `places`: all of a scan in stages."""
     cut, source = manifest.windows, manifest.source
     assert cut is not None
     rows = scores.filter(pl.col("scheme") == manifest.schemes[0])
@@ -95,15 +101,16 @@ def scan_problems(manifest: Manifest, scores: pl.DataFrame, text: str) -> Iterat
     if [(taken.step, taken.places) for taken in source.normalised or ()] != list(prepared.changed.items()):
         yield "the steps that the manifest names do not change the text in so many places"
     starts = [int(prepared.borders[start]) for start in window_starts(prepared, cut, cut.within)]
-    own = rows["start"].to_list()
-    if any(name != f"w{start}" for name, start in zip(rows["example_id"], own, strict=True)):
+    if any(name != f"w{start}" for name, start in rows.select("example_id", "start").iter_rows()):
         yield "a row's place is not the one that its name says"
-    expected = set(starts)
+    every, what = (rows, "the rows") if places is None else (places, "the places in windows.parquet")
+    own, expected = every["start"].to_list(), set(starts)
     if own != sorted(set(own) & expected) or len(starts) - len(own) != manifest.dropped:
-        yield f"the rows are not the windows at every {cut.stride} characters, less the {manifest.dropped} dropped"
+        yield f"{what} are not the windows at every {cut.stride} characters, less the {manifest.dropped} dropped"
+    if not every.select((pl.col("start") < pl.col("suffix_start")) & (pl.col("suffix_start") < pl.col("suffix_end"))
+                        & (pl.col("suffix_end") <= len(text))).to_series().all():  # fmt: skip
+        yield f"one of {what} lies outside the text"
     middles, ends = rows["suffix_start"], rows["suffix_end"]
-    if not ((rows["start"] < middles) & (middles < ends) & (ends <= len(text))).all():
-        yield "a row's place lies outside the text"
     tokens, last = rows["token_ends"].list.len(), rows["token_ends"].list.last()
     if not ((last == ends - middles) & (rows["stopped"] | (tokens == rows["ranks"].list.len()))).fill_null(False).all():
         yield "a row's tokens do not end where its suffix does"
@@ -111,6 +118,39 @@ def scan_problems(manifest: Manifest, scores: pl.DataFrame, text: str) -> Iterat
         yield f"a row has not {cut.suffix} suffix tokens"
     if not ((rows["metadata"] == "{}") & rows["split"].is_null() & rows["repetitions"].is_null()).all():
         yield "a window belongs to a group, and windows belong to none"
+
+
+def stage_problems(
+    manifest: Manifest, scores: pl.DataFrame, places: pl.DataFrame, stages: Sequence[Stage]
+) -> Iterator[str]:
+    """Rows of a scan in stages that are not of the windows that its stages name, and stages chosen otherwise.
+
+    Which windows a stage scores follows from the rows before it. Tiles and audit do in every version of Rote; where to
+    look closer is chosen again only in the version that did, and no bound rests on it.
+    """
+    refined = manifest.refined
+    assert refined is not None
+    rows = scores.filter(pl.col("scheme") == manifest.schemes[0])
+    if refined.windows != places.height:
+        yield f"the manifest says {refined.windows} windows, and windows.parquet has {places.height}"
+        return
+    if refined.closer != CLOSER or len(stages) > refined.stages:
+        yield f"there are {len(stages)} stages, {refined.closer} of them closer looks, and Rote makes {CLOSER} of these"
+        return
+    if rows.join(places, on=places.columns, how="anti").height:
+        yield "a row stands elsewhere than windows.parquet says"
+    if rows["stage"].null_count() or not rows["stage"].is_between(0, len(stages) - 1).all():
+        yield "a row belongs to no stage that has ended"
+    same = manifest.versions.get("rote") == made_with()["rote"]
+    for number, stage in enumerate(stages):
+        if rows.filter(pl.col("stage") == number)["start"].to_list() != stage.starts:
+            yield f"the rows of stage {number} are not those of the windows that it names"
+            return
+        kind, starts = choice(places, scores.filter(pl.col("stage") < number), refined, manifest.tau, number)
+        if stage.kind != kind or (stage.starts != starts and (same or kind != "closer")):
+            how = "drawn" if kind == "audit" else "chosen"
+            yield f"the windows of stage {number} ({kind}) are not those that are {how}, given the rows before it"
+            return
 
 
 def score_problems(manifest: Manifest, scores: pl.DataFrame, examples: Sequence[Given]) -> Iterator[str]:

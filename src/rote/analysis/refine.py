@@ -16,6 +16,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rote.store.stages import Refined, StageKind
+
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -44,6 +46,20 @@ NEARLY = 0.2
 
 CLOSE = 0.25
 """Neighbours are close if their suffixes have this share in common."""
+
+
+def choice(
+    places: pl.DataFrame, scores: pl.DataFrame, refined: Refined, tau: float, number: int
+) -> tuple[StageKind, list[int]]:
+    """What stage `number` is, and the starts of its windows, given the rows of those before it."""
+    kind: StageKind
+    if number == 0:
+        kind, chosen = "tiles", tiles(places)
+    elif number <= refined.closer:
+        kind, chosen = "closer", closer(places, scores, tau, number)
+    else:
+        kind, chosen = "audit", drawn(places, scores, refined.audit, refined.audit_seed)
+    return kind, places["start"].gather(chosen).to_list()
 
 
 def tiles(places: pl.DataFrame) -> Integers:

@@ -13,11 +13,21 @@ from typing import Annotated, Any
 
 import polars as pl
 
-from rote.analysis.compare import Change, changes, common, differences, extractable, fixed_sets, near_comparison, paired
+from rote.analysis.compare import (
+    Change,
+    changes,
+    common,
+    differences,
+    extractable,
+    fixed_sets,
+    near_comparison,
+    paired,
+    whole_difference,
+)
 from rote.analysis.coverage import coverage, merge_spans, spans
 from rote.analysis.groups import documents_of, sampled_rates, with_origin
 from rote.analysis.near.rates import near_rates
-from rote.analysis.rates import staged_rates
+from rote.analysis.rates import audit, staged_rates
 from rote.analysis.summary import THRESHOLDS, left_out_of
 from rote.errors import InputError, RunError
 from rote.frames import FrameKind, frame_of
@@ -39,6 +49,7 @@ from rote.store.comparison import (
     NearComparison,
     Pair,
     StoredComparison,
+    Whole,
     write_comparison,
 )
 from rote.store.files import FORMAT, plain, pretty
@@ -51,7 +62,7 @@ MOST = 20
 _HEAVY = ("token_log_probs", "base_log_probs", "ranks", "margins", "token_ends", "candidates")
 _NOT_SHOWN = ("base_log_probs", "margins", "metadata", "lower_by_tolerance", "upper_by_tolerance")
 _NOT_LISTED = {"created", "format", "kind", "source", "windows", "dropped", "shard_examples", "shards", "batch_tokens",
-               "schemes"}  # fmt: skip
+               "schemes", "refined.windows", "refined.closer"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -167,12 +178,13 @@ def compare(
         _refuse_undecided(side, rows, chosen)
         described.append(_described(side, rows, chosen))
         tables[side.key] = rows.drop(_HEAVY)
+    staged = any(run.left_out for run in described)
+    if staged:
+        _refuse_nothing_scored_in_all(tables)
     aligned, unpaired = common(tables)
-    if any(side.manifest.refined is not None for side in sides):
-        described = [
-            replace(run, unpaired=_unpaired(side, aligned[side.key]))
-            for side, run in zip(sides, described, strict=True)
-        ]
+    if staged:
+        stretches = [_unshared(side, aligned[side.key]) for side in sides]
+        described = [replace(run, unshared=own) for run, own in zip(described, stretches, strict=True)]
     first = sides[0]
     compared = Comparison(
         result=ComparisonResult(
@@ -186,9 +198,20 @@ def compare(
             differing=differing(sides),
             held_out_examples=held_out,
             common_examples=aligned[first.key].height,
+            common_windows=_common_windows(sides) if staged else None,
             unpaired=unpaired,
             tokenizers_differ=len({side.manifest.model.tokenizer for side in sides}) > 1,
-            pairs=[_pair(sides, aligned, other, chosen, top) for other in sides[1:]],
+            pairs=[
+                _pair(
+                    sides,
+                    aligned,
+                    other,
+                    chosen,
+                    top,
+                    whole_difference(described[0].rates, own.rates) if staged else None,
+                )
+                for other, own in zip(sides[1:], described[1:], strict=True)
+            ],
             fixed_sets=fixed_sets(aligned, tau=chosen),
             near=_near(sides, aligned, chosen),
         ),
@@ -300,13 +323,28 @@ def _refuse_undecided(side: Side, rows: pl.DataFrame, tau: float) -> None:
         raise InputError(f"{side.run.folder}: {error}") from error
 
 
+def _refuse_nothing_scored_in_all(tables: Mapping[str, pl.DataFrame]) -> None:
+    if not set.intersection(*(set(table["example_id"]) for table in tables.values())):
+        raise InputError(
+            "no window was scored in all of these runs: a scan in stages chooses its own. Let them go on, with the "
+            "commands that made them, or scan the text in full."
+        )
+
+
+def _common_windows(sides: Sequence[Side]) -> int:
+    """How many windows all runs have, scored or not."""
+    every = [set((side.rows() if side.run.places is None else side.run.places)["start"]) for side in sides]
+    return len(set.intersection(*every))
+
+
 def _described(side: Side, rows: pl.DataFrame, tau: float) -> ComparedRun:
     model, summary, near = side.manifest.model, side.run.summary, side.manifest.near
     longest = int(rows["ranks"].list.len().max() or 0)  # type: ignore[arg-type]
     tolerance = summary.logit_tolerance
     doubt = Scheme.parse(side.scheme).doubt(tolerance)
-    # A document's examples belong together, and what a scan in stages left out counts too.
-    rate_of = sampled_rates if side.of.drawn else partial(staged_rates, left_out=left_out_of(rows, side.manifest))
+    left_out = left_out_of(rows, side.manifest)
+    # A document's examples belong together.
+    rate_of = sampled_rates if side.of.drawn else partial(staged_rates, left_out=left_out)
     cost = int(rows["token_evals"].sum())
     if near is not None:  # a fork search's first pass is the verbatim pass
         cost = int(rows["near_token_evals"].sum()) + (0 if near.method == "fork" else cost)
@@ -337,10 +375,12 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> ComparedRun:
         seconds=summary.seconds,
         token_evals=cost,
         warnings=summary.warnings,
+        staged=summary.staged,
+        audit=None if left_out is None else audit(rows, tau, left_out),
     )
 
 
-def _unpaired(side: Side, rows: pl.DataFrame) -> list[list[int]]:
+def _unshared(side: Side, rows: pl.DataFrame) -> list[list[int]]:
     """The stretches of the text in suffixes of a scan's windows that are not among these rows."""
     windows = side.rows() if side.run.places is None else side.run.places
     return [[*stretch] for stretch in merge_spans(*spans(windows.join(rows, on="start", how="anti")))]
@@ -373,7 +413,9 @@ def _shown(sides: Sequence[Side], result: ComparisonResult) -> list[PackedRun]:
     ]
 
 
-def _pair(sides: Sequence[Side], tables: Mapping[str, pl.DataFrame], other: Side, tau: float, top: int) -> Pair:
+def _pair(
+    sides: Sequence[Side], tables: Mapping[str, pl.DataFrame], other: Side, tau: float, top: int, whole: Whole | None
+) -> Pair:
     first, second = tables[sides[0].key], tables[other.key]
     document = documents_of(first) if sides[0].of.drawn else None
     listed = partial(changes, first, second, tau=tau, count=top, apart=other.of.scanned)
@@ -381,6 +423,7 @@ def _pair(sides: Sequence[Side], tables: Mapping[str, pl.DataFrame], other: Side
     return Pair(
         first=sides[0].key,
         second=other.key,
+        whole=whole,
         **vars(paired(first, second, tau=tau, document=document)),
         largest_gains=[passage(change) for change in listed(kind="gain")],
         largest_losses=[passage(change) for change in listed(kind="loss")],

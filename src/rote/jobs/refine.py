@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from rote.analysis.refine import CLOSER, closer, drawn, tiles
+from rote.analysis.refine import CLOSER, choice
 from rote.errors import InputError, argument
 from rote.jobs.engine import Job, score_shards, wind_up
 from rote.jobs.open import Run
@@ -24,7 +24,6 @@ from rote.store.stages import (
     Refine,
     Refined,
     Stage,
-    StageKind,
     add_stage,
     place_bytes,
     read_stage,
@@ -86,14 +85,5 @@ def _stage(folder: Path, number: int, manifest: Manifest) -> Stage:
         return read_stage(path)
     refined, run = manifest.refined, Run(folder)
     assert refined is not None
-    places = run.places
-    assert places is not None
-    scores = run.scores
-    kind: StageKind
-    if number == 0:
-        kind, chosen = "tiles", tiles(places)
-    elif number <= refined.closer:
-        kind, chosen = "closer", closer(places, scores, manifest.tau, number)
-    else:
-        kind, chosen = "audit", drawn(places, scores, refined.audit, refined.audit_seed)
-    return add_stage(folder, number, kind, places["start"].gather(chosen).to_list())
+    assert run.places is not None
+    return add_stage(folder, number, *choice(run.places, run.scores, refined, manifest.tau, number))

@@ -86,7 +86,7 @@ def rescored(run: Run, model: ScoringModel, sample: int, every: bool, seed: int,
     drawn_wrong = len({row.example_id for row in wrong} & set(first["example_id"].gather(drawn)))
     return Rescored(
         model=own,
-        unit=run.finished.unit,
+        unit=run.finished.unit if manifest.refined is None else "scored window",
         examples=total,
         drawn=len(drawn),
         strongest=len(chosen) - len(drawn),
@@ -110,7 +110,8 @@ def _uncut(run: Run, tokenizer: Any) -> Iterator[WrongRow]:
     prepared = ready(text, run.manifest.source.steps)
     made = cut_windows(prepared, plain_backend(tokenizer), cut, window_starts(prepared, cut, cut.within))
     places = [(example.id, example.suffix_start, example.suffix_end) for example in made]
-    rows = run.rows(run.manifest.schemes[0]).select("example_id", "suffix_start", "suffix_end").rows()
+    every = run.rows(run.manifest.schemes[0]) if run.places is None else run.places
+    rows = [(f"w{start}", *place) for start, *place in every.select("start", "suffix_start", "suffix_end").iter_rows()]
     if odd := sorted(set(places) ^ set(rows)):
         yield WrongRow(example_id=odd[0][0], scheme="", problem="the text is not cut into the windows that the run has")
 

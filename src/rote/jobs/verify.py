@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rote.analysis.consistency import row_problems, scan_problems, score_problems
+from rote.analysis.consistency import row_problems, scan_problems, score_problems, stage_problems
 from rote.errors import InputError, RoteError, RunError, argument, counted
 from rote.jobs.evidence import Evidence
 from rote.jobs.open import Run
@@ -87,6 +87,7 @@ def verify(
         verdict="",
         findings=findings,
         rescored=again,
+        staged=run.summed_up().staged if _sound(findings) else None,
         versions=made_with(),
     )
     result = replace(result, verdict=verdict(result))
@@ -157,19 +158,28 @@ def _source(run: Run) -> Finding:
 def _rows(run: Run) -> Finding:
     """Every example once under every scheme, every row where it should stand and the sum of its tokens."""
     unit = "window" if run.manifest.kind == "scan" else "example"
+    if run.manifest.refined is not None:
+        again = "would again" if run.manifest.versions.get("rote") == made_with()["rote"] else "drew as told"
+        unit = f"window that {counted(len(run.stages), 'stage')} chose, and {again},"
     told = f"{counted(run.scores.height, 'row')}, every {unit} once under every scheme, and each the sum of its tokens"
     return _finding("rows", next(_row_problems(run), None), told)
 
 
 def _row_problems(run: Run) -> Iterator[str]:
     manifest, scores = run.manifest, run.scores
-    if manifest.shards is not None and len(run.shards()) != manifest.shards:
-        yield f"there are {counted(len(run.shards()), 'shard')}, and the manifest says {manifest.shards}"
+    shards = sum(name.startswith("scores/") for name in run.seal.files)
+    expected, by = manifest.shards, "the manifest says"
+    if expected is None:
+        expected, by = sum(stage.shards(manifest.shard_examples) for stage in run.stages), "the stages take"
+    if shards != expected:
+        yield f"there are {counted(shards, 'shard')}, and {by} {expected}"
     yield from row_problems(manifest, scores)
     if manifest.kind == "score":
         yield from score_problems(manifest, scores, run.examples)
     else:
-        yield from scan_problems(manifest, scores, run.texts.text or "")
+        yield from scan_problems(manifest, scores, run.texts.text or "", run.places)
+    if run.places is not None:
+        yield from stage_problems(manifest, scores, run.places, run.stages)
 
 
 def _summary(run: Run) -> Finding:

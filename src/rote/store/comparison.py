@@ -15,6 +15,7 @@ from rote.models.base import title_of
 from rote.store.files import make_folder, pretty, read_declared, write_whole
 from rote.store.manifest import NearSearch, ScannedWindows, Source
 from rote.store.seal import check_seal, write_seal
+from rote.store.stages import Audit, Staged
 from rote.store.summary import Coverage, NearRate, Rates, Share
 
 
@@ -46,8 +47,9 @@ class ComparedNear(NearSearch):
 class ComparedRun:
     """One run under one of its schemes, by itself: `key` is the letter that it goes by, `seal` its seal's number.
 
-    `unpaired`: where scans in stages are compared, the stretches of the text that its windows have in their suffixes
-    which not every run has scored.
+    `examples` are its rows. Of a scan in stages `staged` says how far it has come, and `audit`, where windows were left
+    out, how many of these may reach the comparison's tau. `unshared`: in a comparison with such scans, the stretches of
+    the text in suffixes of its windows that not every run has scored.
     """
 
     key: str
@@ -66,12 +68,14 @@ class ComparedRun:
     seconds: float
     token_evals: int
     warnings: list[str]
-    unpaired: list[list[int]] | None = None
+    staged: Staged | None = None
+    audit: Audit | None = None
+    unshared: list[list[int]] | None = None
 
     @property
-    def left_out(self) -> int:
-        """How many windows of a scan in stages have no number."""
-        return self.rates.examples - self.examples
+    def left_out(self) -> bool:
+        """Whether windows of it have no number."""
+        return self.audit is not None and self.audit.drawn < self.audit.left_out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,11 +133,27 @@ class MovedPassage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Whole:
+    """The difference of two runs' rates at tau over all windows, where some have no number: it lies in `difference`.
+
+    Each end rests on one run's audit, with 95% confidence. `interval` is wider: by as much as the rates at these ends
+    may differ by chance (Newcombe's interval for independent rates), as if windows were independent.
+    """
+
+    difference: list[float]
+    interval: list[float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pair(Paired):
-    """A run against the first, and the passages that moved most."""
+    """A run against the first, over what was scored in all runs; `whole`: over all windows, where some were left out.
+
+    The passages that moved most are among those that were scored in all.
+    """
 
     first: str
     second: str
+    whole: Whole | None = None
     largest_gains: list[MovedPassage]
     largest_losses: list[MovedPassage]
 
@@ -217,7 +237,11 @@ class NearComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonResult:
-    """What comparison.json says. `differing`: manifest fields in which the runs differ, with each run's value."""
+    """What comparison.json says. `differing`: manifest fields in which the runs differ, with each run's value.
+
+    `common_examples` have a row in every run. Where windows were left out of one, all of them have so many more windows
+    that they are `common_windows`.
+    """
 
     format: int
     kind: Literal["scan", "score"]
@@ -229,6 +253,7 @@ class ComparisonResult:
     differing: dict[str, dict[str, Any]]
     held_out_examples: int
     common_examples: int
+    common_windows: int | None = None
     unpaired: dict[str, int]
     tokenizers_differ: bool
     pairs: list[Pair]

@@ -369,14 +369,14 @@ def finish(folder: Path, summary: Summary) -> Seal:
     Of a scan in stages, the stages that have ended are sealed; its seal says whether others are to come.
     """
     run, content, path = StoredRun(folder), pretty(summary), folder / "summary.json"
-    if path.is_file() and path.read_bytes() != content:
-        path.unlink()  # of before: it would not fit the seal
     content_files = ("text.txt", "examples.jsonl", WINDOWS, "variants.json")
     present = [name for name in content_files if (folder / name).is_file()]
     stages = [f"stages/{path.name}" for path in stages_in(folder)[: len(run.stages)]]
     shards = [f"scores/{path.name}" for path in run.shards()]
-    named = ["manifest.json", *present, *stages, *shards]
-    seal = write_seal(folder, named, {"summary.json": content}, unfinished=None if run.complete else True)
+    named, unfinished = ["manifest.json", *present, *stages, *shards], None if run.complete else True
+    if path.is_file() and path.read_bytes() != content:
+        path.unlink()  # of before: it would not fit the seal
+    seal = write_seal(folder, named, {"summary.json": content}, unfinished=unfinished)
     write_whole(path, content)
     return seal
 

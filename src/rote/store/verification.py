@@ -8,6 +8,7 @@ from typing import Literal
 
 from rote.models.base import ModelIdentity
 from rote.store.files import pretty, write_whole
+from rote.store.stages import Staged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,7 @@ class Rescored:
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """Whether a run can be relied on, as far as was tried."""
+    """Whether a run can be relied on, as far as was tried; `staged`: how far a scan in stages has come."""
 
     format: int
     kind: Literal["verification"]
@@ -73,6 +74,7 @@ class Verification:
     verdict: str
     findings: list[Finding]
     rescored: Rescored | None
+    staged: Staged | None = None
     versions: dict[str, str]
 
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from rote.analysis.coverage import merge_spans, spans
-from rote.analysis.rates import staged_rates
+from rote.analysis.rates import audit, staged_rates
 from rote.analysis.summary import left_out_of
 from rote.report.figures.comparison import comparison_figures
 from rote.report.figures.figure import Figure
@@ -103,9 +103,11 @@ def side_by_side(one: RunView, two: RunView) -> tuple[ComparisonResult, dict[str
     for run, view in zip(made.runs, (one, two), strict=True):
         assert view.places is not None
         gone = view.places.join(common[run.key], on="start", how="anti")
-        rates = staged_rates(view.rows, left_out_of(view.rows, view.manifest))
+        left_out = left_out_of(view.rows, view.manifest)
+        assert left_out is not None
         stretches = [[*stretch] for stretch in merge_spans(*spans(gone))]
-        runs.append(replace(run, rates=rates, unpaired=stretches))
+        rates, checked = staged_rates(view.rows, left_out), audit(view.rows, made.tau, left_out)
+        runs.append(replace(run, rates=rates, audit=checked, unshared=stretches))
     return replace(made, runs=runs), common
 
 

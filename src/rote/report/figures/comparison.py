@@ -77,7 +77,7 @@ def _strips(result: ComparisonResult, tables: Mapping[str, pl.DataFrame]) -> Fig
     if not result.scanned:
         return None
     length, tau, runs = result.length, result.tau, result.runs
-    some = any(run.unpaired for run in runs)
+    some = any(run.unshared for run in runs)
     grey = IN_PART if some else UNLOOKED
     made = []
     for place, run in enumerate(runs):
@@ -352,9 +352,9 @@ def _which(runs: Sequence[ComparedRun]) -> str:
 
 def _stretches(run: ComparedRun) -> pl.DataFrame | None:
     """What windows cover that are not among the compared ones, as rows like theirs."""
-    if not run.unpaired:
+    if not run.unshared:
         return None
-    return pl.DataFrame(run.unpaired, schema=["suffix_start", "suffix_end"], orient="row")
+    return pl.DataFrame(run.unshared, schema=["suffix_start", "suffix_end"], orient="row")
 
 
 def _staged(runs: Sequence[ComparedRun], what: str) -> str:

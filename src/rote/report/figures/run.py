@@ -38,7 +38,7 @@ from rote.report.text import numbers
 from rote.report.text.stages import left_out
 from rote.report.text.strip import IN_PART, UNLOOKED
 from rote.store.run import Finished
-from rote.store.summary import Audit, Staged
+from rote.store.stages import Audit, Staged
 
 CHANCES = (0.1, 0.5, 0.9, 0.99, 0.999)
 QUERIES = tuple(sorted({round(10 ** (i / 10)) for i in range(61)}))

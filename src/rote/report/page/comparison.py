@@ -80,7 +80,6 @@ def render_comparison(result: ComparisonResult, sides: Sequence[PackedRun], text
         sides=[{"name": numbers.literal(side.name)} for side in sides],
         near=near,
         numbers=numbers_table(shown),
-        staged=_staged(result),
         first=result.runs[0].key,
         pairs=pairs_table(shown),
         pairs_note=pairs_note(result),
@@ -183,17 +182,6 @@ def _reader_caption(result: ComparisonResult, blocks: int, some: bool) -> str:
     return (
         "The prefix is grey, the suffix shaded by its probability in the chosen run; those that are likeliest in any "
         f"run come first.{cut}{missing}"
-    )
-
-
-def _staged(result: ComparisonResult) -> str:
-    """How the numbers of runs are to be read that left windows out; nothing where none did."""
-    keys = [run.key for run in result.runs if run.left_out]
-    if not keys:
-        return ""
-    return (
-        f" {', '.join(keys)}: scans in stages, with the windows that were scored in the first column. Their rates are "
-        "of all windows, from what was found up to what may be among those left out; they cover at least what is told."
     )
 
 

@@ -28,6 +28,12 @@ def headline(result: ComparisonResult) -> str:
     """What was compared, in one sentence."""
     examples, source = result.common_examples, numbers.name(result.source.name)
     runs = derived(len(result.runs), "comparison/runs", examples)
+    if result.common_windows is not None:
+        every = numbers.counted(result.common_windows, "window")
+        return (
+            f"{numbers.counted(runs, 'run')} over the same {every} of {source}, of which "
+            f"{numbers.count(examples)} were scored in all."
+        )
     return f"{numbers.counted(runs, 'run')} over the same {numbers.counted(examples, result.unit)} of {source}."
 
 
@@ -56,10 +62,11 @@ def notes(result: ComparisonResult) -> list[str]:
         )
     if left_out := {key: count for key, count in result.unpaired.items() if count}:
         listed = _of_each(left_out.items(), unit)
-        remarks.append(
-            f"Left out of everything but the first table, because not every run has them (dropped at the text's end): "
-            f"{listed}."
-        )
+        why = "not every run has them (dropped at the text's end)"
+        if result.common_windows is not None:
+            why = "not every run scored them (left out of a scan in stages, or dropped at the text's end)"
+        remarks.append(f"Left out of everything but the first tables, because {why}: {listed}.")
+    remarks += [_stages_note(run, result.tau) for run in result.runs if run.left_out]
     doubted: dict[float, list[tuple[str, int]]] = {}
     for run in result.runs:
         if count := run.rates.near_tau.count:
@@ -77,6 +84,27 @@ def notes(result: ComparisonResult) -> list[str]:
             f"{_of_each(stopped, unit)}."
         )
     return remarks
+
+
+def _stages_note(run: ComparedRun, tau: float) -> str:
+    """What a scan in stages left out, and what follows for its numbers."""
+    staged, audit = run.staged, run.audit
+    assert staged is not None
+    assert audit is not None
+    ended = ""
+    if staged.ended < staged.stages:
+        ended = f", {numbers.count(staged.ended)} of {numbers.counted(staged.stages, 'stage')} have ended"
+    scored = f"{numbers.count(staged.scored)} of {numbers.counted(staged.windows, 'window')} have a number{ended}"
+    bound = "nothing bounds how many of the others reach τ"
+    if audit.drawn:
+        bound = (
+            f"of the {numbers.count(audit.left_out)} left out before its audit at most {numbers.percent(audit.bound)} "
+            f"reach τ = {numbers.setting(tau)} (95% confidence)"
+        )
+    return (
+        f"{run.key} is a scan in stages: {scored}; {bound}. Its rates run from what was found to what that allows, "
+        "and its coverage is at least what is told."
+    )
 
 
 def runs_table(result: ComparisonResult) -> list[list[str]]:
@@ -114,14 +142,23 @@ def numbers_table(result: ComparisonResult, *, cost: bool = True) -> list[list[s
         own = run.rates
         low, high = own.rate_at_tau.interval
         rows.append(
-            [run.key, numbers.count(run.examples), numbers.rate(own.greedy_rate), numbers.rate(own.rate_at_tau)]
+            [run.key, _rows(run), numbers.rate(own.greedy_rate), numbers.rate(own.rate_at_tau)]
             + ([f"{numbers.percent(low)} to {numbers.percent(high)}"] if sampled else [])
             + [numbers.rate(own.rate_at_1e_4), numbers.rate(own.maximum_rate)]
-            + [numbers.percent(covered.share_of_looked_at) for covered in (run.coverage or {}).values()]
+            + [
+                f"{'≥ ' if run.left_out else ''}{numbers.percent(covered.share_of_looked_at)}"
+                for covered in (run.coverage or {}).values()
+            ]
             + [_within(run, tolerance) for tolerance in edits]
             + ([numbers.duration(run.seconds), numbers.count(run.token_evals)] if cost else [])
         )
     return rows
+
+
+def _rows(run: ComparedRun) -> str:
+    """How many rows a run has; of a scan in stages, of how many windows."""
+    rows = numbers.count(run.examples)
+    return f"{rows} of {numbers.count(run.staged.windows)}" if run.left_out and run.staged is not None else rows
 
 
 def odds_tables(result: ComparisonResult) -> dict[float, list[list[str]]]:
@@ -167,6 +204,10 @@ def pairs_note(result: ComparisonResult) -> str:
     sample = (
         "It takes the windows as a random sample; these are all of the text's at this stride, and where they overlap "
         "they are not independent, so that it is too narrow."
+        if result.scanned and result.common_windows is None
+        else f"These are the {numbers.count(result.common_examples)} of {numbers.count(result.common_windows)} windows "
+        "that were scored in all runs. Scans in stages score those that tile the text and those that their model may "
+        "know: differences and intervals are of these windows, not of the text."
         if result.scanned
         else "It takes a document's examples together, and the documents as a random sample of a larger set."
         if any(pair.effective < pair.examples for pair in result.pairs)
@@ -279,7 +320,8 @@ class Listing:
 
 def listings(result: ComparisonResult) -> list[Listing]:
     """For each pair its largest gains, then its largest losses, if any were asked for."""
-    return [_listing(pair, gain, result.unit) for pair in result.pairs if result.top for gain in (True, False)]
+    unit = result.unit if result.common_windows is None else "window scored in all runs"
+    return [_listing(pair, gain, unit) for pair in result.pairs if result.top for gain in (True, False)]
 
 
 def _listing(pair: Pair, gain: bool, unit: str) -> Listing:
@@ -310,6 +352,7 @@ def comparison_lines(result: ComparisonResult) -> list[str]:
     ]
     means = len(result.runs) <= WIDE
     what = "share extractable at τ" + (", mean p_z" if means else "")
+    what += "" if result.common_windows is None else ", of the windows scored in all runs"
     lines += [f"Fixed sets: {what}", *aligned(fixed_table(result, means=means))]
     for caption, rows in near_tables(result, intervals=means):
         lines += ["", caption, *aligned(rows)]

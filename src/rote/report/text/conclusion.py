@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from rote.report.keys import derived, key_of
 from rote.report.text import numbers
-from rote.store.comparison import ComparedRun, ComparisonResult, Pair
+from rote.store.comparison import ComparedRun, ComparisonResult, Pair, Whole
 
 
 def run_label(run: ComparedRun) -> str:
@@ -30,6 +30,8 @@ def _outcome(pair: Pair, names: Mapping[str, str], result: ComparisonResult) -> 
     tau, unit, total = numbers.setting(result.tau), result.unit, pair.examples
     if not total:
         return f"{first} and {second} have no {unit} in common: there is nothing to compare."
+    if pair.whole is not None:
+        return _over_all(pair, pair.whole, names, result)
     shares = {
         pair.first: derived((pair.both + pair.lost) / total, f"{key_of(total)}/first", total),
         pair.second: derived((pair.both + pair.gained) / total, f"{key_of(total)}/second", total),
@@ -53,4 +55,33 @@ def _outcome(pair: Pair, names: Mapping[str, str], result: ComparisonResult) -> 
         f"{names[more]} extracts more than {names[less]}: {numbers.percent(shares[more])} against "
         f"{numbers.percent(shares[less])} of {numbers.counted(total, unit)} at τ = {tau} (from {pair.first} to "
         f"{pair.second} {numbers.points(pair.difference)} percentage points, {sure}; {counts})."
+    )
+
+
+def _over_all(pair: Pair, whole: Whole, names: Mapping[str, str], result: ComparisonResult) -> str:
+    """Where windows were left out: by the rates over all windows, as far as these are known, not by those scored."""
+    rates = {run.key: numbers.rate(run.rates.rate_at_tau) for run in result.runs}
+    first, second, at = names[pair.first], names[pair.second], f"of all windows at τ = {numbers.setting(result.tau)}"
+    (low, high), ends = whole.difference, whole.interval
+    scored = (
+        f"of the {numbers.counted(pair.examples, 'window')} scored in all runs {numbers.count(pair.gained)} gained, "
+        f"{numbers.count(pair.lost)} lost"
+    )
+    if low <= 0 <= high and low < high:
+        return (
+            f"Whether {first} or {second} extracts more is left open by the windows that were left out: "
+            f"{rates[pair.first]} against {rates[pair.second]} {at} ({scored})."
+        )
+    between = numbers.points(low) if low == high else f"{numbers.points(low)} to {numbers.points(high)}"
+    sure = (
+        f"{between} percentage points; with chance, as if windows were independent, {numbers.points(ends[0])} to "
+        f"{numbers.points(ends[1])}; {scored}"
+    )
+    if ends[0] <= 0 <= ends[1]:
+        each = f"{rates[pair.first]} and {rates[pair.second]}"
+        return f"{first} and {second} do not differ by more than chance: {each} {at} (difference {sure})."
+    more, less = (pair.second, pair.first) if low > 0 else (pair.first, pair.second)
+    return (
+        f"{names[more]} extracts more than {names[less]}: {rates[more]} against {rates[less]} {at} (from {pair.first} "
+        f"to {pair.second} {sure})."
     )

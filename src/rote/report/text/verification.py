@@ -5,6 +5,7 @@ from __future__ import annotations
 from rote.report.text import numbers
 from rote.store.run import Finished
 from rote.store.seal import MEANING
+from rote.store.stages import Staged
 from rote.store.verification import Rescored, Verification
 
 
@@ -16,9 +17,20 @@ def verdict(result: Verification) -> str:
     if failed is not None:
         return f"This run cannot be relied on: {failed.told.rstrip('.')}."
     unchanged = f"Nothing has changed since the run was sealed ({result.seal}), and its summary follows from its rows"
+    if result.staged is not None:
+        unchanged += f", which are those of {_staged(result.staged)}"
     if result.rescored is None:
         return f"{unchanged}; whether the rows are right was not tried: that takes the model."
     return f"{unchanged}; {_proves(result.rescored)}."
+
+
+def _staged(staged: Staged) -> str:
+    """Which windows of a scan in stages have a number."""
+    windows = f"{numbers.count(staged.scored)} of {numbers.counted(staged.windows, 'window')}"
+    if staged.ended == staged.stages:
+        return f"{windows}, scored in {numbers.counted(staged.stages, 'stage')}"
+    stages = f"{numbers.count(staged.ended)} of {numbers.counted(staged.stages, 'stage')} have ended"
+    return f"{windows}: {stages}, and others are to come"
 
 
 def _proves(found: Rescored) -> str:
