@@ -62,9 +62,8 @@ def main() -> None:
         f"{identity.title} on {identity.device}, torch {torch.__version__}, Python {platform.python_version()}, ",
         end="",
     )
-    print(
-        f"{os.cpu_count()} CPU cores; windows of 50 + {options.suffix} tokens, stride {options.stride}, tau {options.tau}"
-    )
+    cut = f"windows of 50 + {options.suffix} tokens, stride {options.stride}, tau {options.tau}"
+    print(f"{os.cpu_count()} CPU cores; {cut}")
     print(
         "\n| text | procedure | windows scored | at tau | token evaluations | of plain (with audit) | recall ", end=""
     )
