@@ -200,7 +200,8 @@ class StoredRun:
     @cached_property
     def scores(self) -> pl.DataFrame:
         """One row per example and scheme, in the order of the examples."""
-        shards = list(self.parts())
+        _ = self.manifest  # refuses a run that was changed after it was sealed
+        shards = [read_shard(path) for path in self.shards()]
         scores = pl.concat(shards) if shards else EMPTY
         return scores if self.manifest.refined is None else scores.sort("start", maintain_order=True)
 
@@ -209,9 +210,8 @@ class StoredRun:
         return self.scores if self.manifest.schemes == [scheme] else self.scores.filter(pl.col("scheme") == scheme)
 
     def parts(self) -> Iterator[pl.DataFrame]:
-        """The score table, shard by shard: for what need not hold it whole."""
-        _ = self.manifest  # refuses a run that was changed after it was sealed
-        return map(read_shard, self.shards())
+        """The score table, shard by shard: for what need not hold it whole. Of a scan in stages whole, in order."""
+        return map(read_shard, self.shards()) if self.manifest.refined is None else iter([self.scores])
 
     @cached_property
     def text(self) -> str | None:
