@@ -3,7 +3,8 @@
     python -m benchmarks.beside                  (a few minutes; the machine should have nothing else to do)
 
 The command line sets OMP_WAIT_POLICY=PASSIVE unless it is set. Threads that spin take the cores from those that work,
-in both processes. The table has the scan alone and beside one other process that multiplies matrices all the time.
+in both processes. The table has the scan alone, beside one other process that multiplies matrices all the time, and two
+such scans at once, until both have ended.
 """
 
 from __future__ import annotations
@@ -17,22 +18,29 @@ from pathlib import Path
 
 from rote.models.base import BUNDLED_TEXT
 
-CHARACTERS = 20_000
-STRIDE = 200
+CHARACTERS = 40_000
+STRIDE = 50
 OTHER = "import torch\na = torch.randn(700, 700)\nwhile True: a = torch.tanh(a @ a)"
 
 
-def seconds(policy: str, text: Path, folder: Path) -> float:
+def seconds(policy: str, text: Path, *folders: Path) -> float:
+    """Of a scan into each of the folders, all at once."""
     began = time.perf_counter()
-    command = [sys.executable, "-m", "rote.cli", "scan", str(text), "--stride", str(STRIDE), "--out", str(folder)]
+    command = [sys.executable, "-m", "rote.cli", "scan", str(text), "--stride", str(STRIDE), "--out"]
     environment = {**os.environ, "OMP_WAIT_POLICY": policy}
-    subprocess.run(command, env=environment, check=True, capture_output=True)
+    scans = [
+        subprocess.Popen([*command, folder], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for folder in folders
+    ]
+    assert all(scan.wait() == 0 for scan in scans)
     return time.perf_counter() - began
 
 
 def main() -> None:
     print(f"{os.cpu_count()} cores; {CHARACTERS:,} characters, stride {STRIDE}\n")
-    print("| OMP_WAIT_POLICY | alone | beside another torch process |\n|---|---|---|")
+    print(
+        "| OMP_WAIT_POLICY | alone | beside another torch process | two scans at once | of one |\n|---|---|---|---|---|"
+    )
     with tempfile.TemporaryDirectory() as scratch:
         text = Path(scratch, "text.txt")
         text.write_text(BUNDLED_TEXT.read_text(encoding="utf-8")[:CHARACTERS], encoding="utf-8")
@@ -44,7 +52,8 @@ def main() -> None:
             finally:
                 other.kill()
                 other.wait()
-            print(f"| {policy} | {alone:.1f} s | {beside:.1f} s |", flush=True)
+            two = seconds(policy, text, *(Path(scratch, f"{policy}-{number}") for number in range(2)))
+            print(f"| {policy} | {alone:.1f} s | {beside:.1f} s | {two:.1f} s | {two / alone:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from rote.errors import InputError
 from rote.odds import at_least_once, at_most, queries_needed, wilson
-from rote.store.summary import Audit, BorderTokens, NearTau, OddsRate, Passing, Rate, Rates, RepetitionRates, SplitRates
+from rote.store.stages import Audit
+from rote.store.summary import BorderTokens, NearTau, OddsRate, Passing, Rate, Rates, RepetitionRates, SplitRates
 
 Array = NDArray[np.float64]
 

@@ -32,14 +32,15 @@ from, whatever the model's numbers are like."""
 LEAST = 32
 """The same, as a number of gaps."""
 
-REACH = (40.0, 35.0)
-"""By how much a window may come out above its promise before anything is known: between neighbours apart, and close."""
+REACH = (0.8, 0.7)
+"""By how much a window may come out above its promise before anything is known, for each of its tokens: between
+neighbours apart, and close."""
 
 MARGIN = 1.5
 """And afterwards: by so many times the most that was seen."""
 
-NEARLY = 10.0
-"""Windows tell how far their kind can reach if they come within so much of log tau."""
+NEARLY = 0.2
+"""Windows tell how far their kind can reach if they come within so much of log tau, for each of their tokens."""
 
 CLOSE = 0.25
 """Neighbours are close if their suffixes have this share in common."""
@@ -71,18 +72,19 @@ def closer(places: pl.DataFrame, scores: pl.DataFrame, tau: float, number: int) 
 
     Before the last stage, of each gap between scored windows the middlemost of those that may reach tau; then all.
     """
-    reach = list(REACH)
+    read = _Read(places, scores)
+    tokens = read.tokens
+    reach = [each * tokens for each in REACH]
     for stage in range(1, number):  # what was seen, as it was then
         before, then = (_Read(places, scores.filter(pl.col("stage").is_between(low, stage - own)))
                         for low, own in ((0, 1), (stage, 0)))  # fmt: skip
         if not then.windows.size:
             continue
         promised = _promises(places, before, then.windows)
-        seen = then.best >= math.log(tau) - NEARLY
+        seen = then.best >= math.log(tau) - NEARLY * tokens
         for kind, of_kind in enumerate((~promised.close, promised.close)):
             gains = (then.total - promised.value)[seen & of_kind]
             reach[kind] = max([reach[kind], *(MARGIN * gains).tolist()])
-    read = _Read(places, scores)
     left = np.setdiff1d(np.arange(places.height), read.windows)
     if not left.size:
         return left
@@ -121,6 +123,11 @@ class _Read:
         self.total = self.sums[self.first[1:]] - self.sums[self.first[:-1]]
         self.span = int(self.ends.max()) + 1 if self.ends.size else 1
         self.order = np.repeat(np.arange(len(lengths)), lengths) * self.span  # keeps windows apart when searched
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of a suffix, on average."""
+        return float(self.first[-1] / self.windows.size)
 
     def at(self, row: Integers, character: Integers, *, by_end: bool = False) -> Integers:
         """The first token of a window's that begins at a character or after it, or ends after it."""

@@ -15,7 +15,8 @@ from rote.analysis.rates import LeftOut, audit, rates_by, staged_rates
 from rote.scheme import Scheme
 from rote.store.files import FORMAT
 from rote.store.manifest import Manifest
-from rote.store.summary import LookedAt, SchemeNumbers, Staged, Summary
+from rote.store.stages import Staged
+from rote.store.summary import LookedAt, SchemeNumbers, Summary
 from rote.store.table import ShardFacts
 from rote.store.variants import Trial
 

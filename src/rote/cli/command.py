@@ -25,7 +25,7 @@ from rote.errors import InputError, RoteError, argument
 Asked = Mapping[str, Any]
 """What the library's function was called with."""
 
-PANELS = {"near": "Near-verbatim extraction", "model": "Model", "schemes": "Decoding"}
+PANELS = {"near": "Near-verbatim extraction", "refine": "Scans in stages", "model": "Model", "schemes": "Decoding"}
 """Where the help puts the options of a group, by the name of the function's argument."""
 
 
@@ -94,9 +94,10 @@ class Command:
     def _result(self, values: dict[str, Any]) -> tuple[Any, Asked]:
         job = job_of(self.name)
         asked = arguments(items(self.name), values)
-        with interrupted_by(signal.default_int_handler), progress() as tell:  # before, a stop ends the process at once
-            follows = {"progress": tell} if "progress" in job.__annotations__ else {}
-            return job(**asked, **follows), asked
+        with interrupted_by(signal.default_int_handler), progress() as shown:  # before, a stop ends the process at once
+            follows = {"progress": shown.tell, "on_stage": shown.stage}
+            wanted = {name: follow for name, follow in follows.items() if name in job.__annotations__}
+            return job(**asked, **wanted), asked
 
 
 def flags_as_flags(parser: Any) -> Any:

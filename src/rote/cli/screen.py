@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
@@ -28,13 +30,44 @@ WIDEST = 160  # of a strip: beyond that the eye loses its line
 PIPED = 100  # where there is no window
 
 
+class _Bars(Progress):
+    """Progress bars, and above them what is known so far."""
+
+    above: Text | None = None
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        return [*([] if self.above is None else [self.above]), *super().get_renderables()]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is shown while a command works: how far it is, and what a scan in stages comes to so far."""
+
+    bars: _Bars
+    tell: Callable[[str, int, int], None]
+
+    def stage(self, run: Run) -> None:
+        """The headline and the strip of a scan that goes on, in the place of those of the stage before."""
+        from rote.report.text.words import headline
+
+        if not messages.is_terminal:
+            return
+        lines = Console(
+            file=StringIO(), force_terminal=True, width=messages.width, highlight=False,
+            color_system=messages.color_system,  # type: ignore[arg-type]  # a name, as it gives it
+        )  # fmt: skip
+        print_lines(lines, [headline(run.finished)], style="bold")
+        print_strip(lines, run.view)
+        self.bars.above = Text.from_ansi(lines.file.getvalue())  # type: ignore[attr-defined]  # a StringIO
+
+
 @contextmanager
-def progress() -> Iterator[Any]:
+def progress() -> Iterator[Shown]:
     columns = (
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
+    with _Bars(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
         tasks: dict[str, Any] = {}
         names = {"places": "looking for places", "windows": "cutting windows", "scored": "scoring"}
         names |= {"listed": "going through the corpus", "drawn": "drawing examples", "generated": "generating"}
@@ -48,7 +81,7 @@ def progress() -> Iterator[Any]:
             task = bar.tasks[tasks[what]]
             bar.update(tasks[what], completed=done, total=total, rate=f"{task.speed:,.0f}/s" if task.speed else "")
 
-        yield tell
+        yield Shown(bar, tell)
 
 
 def leave(number: int, frame: object) -> None:

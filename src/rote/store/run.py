@@ -103,6 +103,12 @@ class Finished:
         return self.summary.looked_at
 
     @property
+    def complete(self) -> bool:
+        """Whether nothing is to come: a scan in stages can be read before that."""
+        staged = self.summary.staged
+        return staged is None or staged.ended == staged.stages
+
+    @property
     def within(self) -> bool:
         """Whether a scan's windows were chosen, so that what they come to is not the text's."""
         return self.manifest.windows is not None and self.manifest.windows.within is not None

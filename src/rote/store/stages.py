@@ -1,4 +1,4 @@
-"""A scan in stages: how it is asked for, all its windows, and which of them each stage scored."""
+"""A scan in stages: how it is asked for, all its windows, which of them each stage scored, and how far it has come."""
 
 from __future__ import annotations
 
@@ -71,6 +71,35 @@ class Stage:
     def shards(self, size: int) -> int:
         """Over how many shards its windows are spread, `size` to each."""
         return math.ceil(len(self.starts) / size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """How far a scan in stages has come: so many `ended` of all `stages`; of all `windows`, so many have a number.
+
+    `audited` of these were drawn from what was left out; `token_evals` without and `audit_token_evals` for them.
+    """
+
+    ended: int
+    stages: int
+    windows: int
+    scored: int
+    audited: int
+    token_evals: int
+    audit_token_evals: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """Of the `left_out` windows so many were `drawn`; `hits` of these reach tau, so of all at most a share `bound`.
+
+    `bound` is the one-sided 95% Clopper-Pearson limit; where all were drawn it is their share, and 1 where none was.
+    """
+
+    left_out: int
+    drawn: int
+    hits: int
+    bound: float
 
 
 def place_bytes(windows: Sequence[Example]) -> bytes:

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from rote.models.base import ModelIdentity
 from rote.store.manifest import Sampling, Source
+from rote.store.stages import Audit, Staged
 from rote.store.variants import Trial
 
 RateName = Literal["greedy_rate", "rate_at_tau", "rate_at_1e_4", "maximum_rate"]
@@ -70,19 +71,6 @@ class BorderTokens:
 
     count: int
     border_tolerance: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Audit:
-    """Of the `left_out` windows so many were `drawn`; `hits` of these reach tau, so of all at most a share `bound`.
-
-    `bound` is the one-sided 95% Clopper-Pearson limit; where all were drawn it is their share, and 1 where none was.
-    """
-
-    left_out: int
-    drawn: int
-    hits: int
-    bound: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -372,22 +360,6 @@ class SchemeNumbers:
     near: NearSummary | None = None
     by_split: list[SplitRates] | None = None
     differences: list[SplitDifference] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Staged:
-    """How far a scan in stages has come: so many `ended` of all `stages`; of all `windows`, so many have a number.
-
-    `audited` of these were drawn from what was left out; `token_evals` without and `audit_token_evals` for them.
-    """
-
-    ended: int
-    stages: int
-    windows: int
-    scored: int
-    audited: int
-    token_evals: int
-    audit_token_evals: int
 
 
 @dataclass(frozen=True, kw_only=True)

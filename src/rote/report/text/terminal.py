@@ -47,7 +47,8 @@ def lanes(run: RunView, span: Span = "suffix") -> list[Lane]:
     rows, length = run.rows, run.length if run.scanned else 0
     if not length or not rows.height:
         return []
-    shown = [Lane("verbatim", along_text(rows, log_prob_bounds(rows)[0], length, span))]
+    best = along_text(rows, log_prob_bounds(rows)[0], length, span, left_out=run.left_out, tau=run.summary.tau)
+    shown = [Lane("verbatim", best)]
     if run.manifest.near is not None:
         with np.errstate(divide="ignore"):  # a lower bound of 0
             lower = np.log(rows["lower"].to_numpy())
@@ -69,7 +70,8 @@ def legend_words(run: RunView, bars: int, unseen: str = "a dot (·)", at: float 
     length = run.length
     each = numbers.counted(-(-length // min(bars, length)), "character")
     floor = f"τ = {run.summary.tau:g}" if at is None else f"p = {numbers.threshold(at)}"
-    blank = f"blank below {floor}, {unseen} not looked at"
+    beside = " or left out in part" if run.left_out is not None else ""
+    blank = f"blank below {floor}, {unseen} not looked at{beside}"
     shown = f"a bar shows the highest probability within {each}, log scale, {blank}"
     words = f"0 to {numbers.count(length)} characters; {shown}"
     if near := run.manifest.near:

@@ -13,6 +13,7 @@ from rote.report.text import numbers
 from rote.report.text.method import cost, numeric_doubt, parts_within, prompt_facts, trusted
 from rote.report.text.rate import sample_facts, sampled_headline, sampled_lede, sampled_lines
 from rote.report.text.spots import longest_sentence
+from rote.report.text.stages import left_out, looked_at, stages_doubt, stages_sentence
 from rote.report.text.variants import normalised_words, variant_warnings
 from rote.store.run import Finished
 from rote.store.summary import NearSummary, Rate, Rates, RepetitionRates
@@ -38,31 +39,37 @@ def _scan_headline(run: Finished) -> str:
         suffix = numbers.length(run.windows.suffix, run.windows.unit)  # begins with a number, so no capital letter
         reached = f"{numbers.count(extracted)} of {numbers.counted(total, 'window')}"
         return f"{suffix} at a time, {reached} in the chosen places can be extracted at τ = {tau}."
+    some = left_out(run) is not None  # windows without a number
+    unit = "window"
+    if some and not run.complete:
+        total, unit = run.summary.examples, "scored window"
     share = numbers.percent(run.looked_at.share)
+    seen = looked_at(run) if some else f"{share} of this text’s characters were looked at."
     if even and even.characters:
-        which = _all_of(_even_windows(run), total, "comes", "come")
-        covered = numbers.percent(even.share_of_looked_at)
-        return (
-            f"{which} out with even odds (p ≥ 50%): {covered} of the characters looked at; {share} of this text was "
-            "looked at."
+        which = _all_of(_even_windows(run), total, "comes", "come", unit)
+        covered = (
+            f"{'at least ' if some and even.share_of_looked_at != 1 else ''}{numbers.percent(even.share_of_looked_at)}"
         )
+        seen = seen if some else f"{share} of this text was looked at."
+        return f"{which} out with even odds (p ≥ 50%): {covered} of the characters looked at; {seen}"
     if extracted:
-        which = _all_of(extracted, total, "can", "can")
-        return (
-            f"No window comes out with even odds, but {which[0].lower()}{which[1:]} be extracted at τ = {tau}; "
-            f"{share} of this text’s characters were looked at."
-        )
+        which = _all_of(extracted, total, "can", "can", unit)
+        none = "No scored window" if some else "No window"
+        return f"{none} comes out with even odds, but {which[0].lower()}{which[1:]} be extracted at τ = {tau}; {seen}"
+    if some:
+        scored = numbers.counted(run.summary.examples, "scored window")
+        return f"Nothing was extracted: none of {scored} reaches τ = {tau}; {seen}"
     windows = f"none of {numbers.count(total)} windows reaches" if total != 1 else "the only window does not reach"
-    return f"Nothing was extracted: {windows} τ = {tau}; {share} of this text’s characters were looked at."
+    return f"Nothing was extracted: {windows} τ = {tau}; {seen}"
 
 
-def _all_of(count: int, total: int, one: str, several: str) -> str:
+def _all_of(count: int, total: int, one: str, several: str, unit: str = "window") -> str:
     """Subject and verb: `All 12 windows come`, `1 of 12 windows comes`, `The only window comes`."""
     if total == 1:
-        return f"The only window {one}"
+        return f"The only {unit} {one}"
     if count == total:
-        return f"All {numbers.counted(count, 'window')} {several}"
-    return f"{numbers.count(count)} of {numbers.counted(total, 'window')} {one if count == 1 else several}"
+        return f"All {numbers.counted(count, unit)} {several}"
+    return f"{numbers.count(count)} of {numbers.counted(total, unit)} {one if count == 1 else several}"
 
 
 def _even_windows(run: Finished) -> int:
@@ -142,7 +149,9 @@ def lede(run: Finished) -> str:
     if run.drawn:
         return sampled_lede(run)
     tau = numbers.setting(run.summary.tau)
-    return _scan_lede(run, tau) + _normalised(run) + _unseen(run) if run.scanned else _score_lede(run, tau)
+    if not run.scanned:
+        return _score_lede(run, tau)
+    return _scan_lede(run, tau) + stages_sentence(run) + _normalised(run) + _unseen(run)
 
 
 def _normalised(run: Finished) -> str:
@@ -185,7 +194,7 @@ def _unseen(run: Finished) -> str:
 
 
 def _scan_lede(run: Finished, tau: str) -> str:
-    rates, looked_at = run.numbers.rates, run.looked_at
+    rates, seen = run.numbers.rates, run.looked_at
     extracted = rates.rate_at_tau
     windows, even = run.windows, run.coverage.get(EVEN)
     up_to = "up to " if windows.unit == "characters" else ""
@@ -197,14 +206,15 @@ def _scan_lede(run: Finished, tau: str) -> str:
     if even and even.characters:
         return (
             f"{prompt}, with a probability of at least 50% per generation, in windows whose suffixes cover "
-            f"{numbers.count(even.characters)} of the {numbers.counted(looked_at.characters, 'character')} looked at; "
+            f"{numbers.count(even.characters)} of the {numbers.counted(seen.characters, 'character')} looked at; "
             f"the text has {numbers.count(run.length)}. "
             f"At the threshold τ = {tau}, {share} count as extracted."
         )
     if extracted.count:
         return f"{prompt} with a probability of {tau} or more in {share}."
+    window = "scored window" if left_out(run) else "window"
     return (
-        f"In no window does the model, prompted with {prefix} of the text, go on with exactly the next {suffix} "
+        f"In no {window} does the model, prompted with {prefix} of the text, go on with exactly the next {suffix} "
         f"with a probability of {tau} or more."
     )
 
@@ -252,6 +262,8 @@ def _share_of_seen(best: NDArray[np.float64], least: float) -> float:
 
 def _choice(run: Finished) -> str:
     """Which of the text's windows a scan looked at."""
+    if left_out(run) is not None:
+        return stages_doubt(run)
     if not run.within:
         return "The windows are all of this text’s at this stride, not a sample."
     return (
@@ -298,9 +310,10 @@ def summary_lines(run: Finished) -> list[str]:
 
 def _coverage(run: Finished) -> str:
     """How much of what was looked at is covered at each threshold."""
-    looked_at = run.looked_at
-    characters = numbers.counted(looked_at.characters, "character")
+    seen = run.looked_at
+    characters = numbers.counted(seen.characters, "character")
     shares = [
         f"at {numbers.threshold(float(p))} {numbers.percent(c.share_of_looked_at)}" for p, c in run.coverage.items()
     ]
-    return f"of the {characters} looked at, {numbers.percent(looked_at.share)} of the text: {', '.join(shares)}"
+    least = "at least, " if left_out(run) is not None else ""
+    return f"{least}of the {characters} looked at, {numbers.percent(seen.share)} of the text: {', '.join(shares)}"
