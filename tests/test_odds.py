@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
@@ -11,10 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from scipy.stats import beta, binom
 
 import rote.odds as module
 from rote.errors import InputError
-from rote.odds import at_least_once, expected_queries, queries_needed, wilson
+from rote.odds import at_least_once, at_most, expected_queries, queries_needed, wilson
 from tests.cases import cases
 from tests.reference import odds as reference
 from tests.reference.sampling import score_interval
@@ -249,3 +251,37 @@ def test_no_share() -> None:
     for level in (0, 1, -0.5, 1.5, math.nan):
         with pytest.raises(InputError, match="level must lie between 0 and 1"):
             wilson(1, 2, level=level)
+
+
+# --- the limit of Clopper and Pearson
+
+
+@cases(60)
+@given(st.data(), st.integers(0, 30), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+def test_the_limit_is_the_share_at_which_so_few_hits_would_be_a_surprise(
+    data: st.DataObject, draws: int, level: float
+) -> None:
+    hits = data.draw(st.integers(0, draws))
+    limit = at_most(hits, draws, level)
+    assert limit == pytest.approx(float(reference.share_at_most(hits, draws, Fraction(str(level)))), abs=1e-10)
+    if hits < draws:
+        assert limit == pytest.approx(beta.ppf(level, hits + 1, draws - hits), rel=1e-9)
+        assert limit < at_most(hits + 1, draws, level)
+        assert binom.cdf(hits, draws, limit) == pytest.approx(1 - level, rel=1e-9)
+
+
+def test_the_limit_by_hand() -> None:
+    assert at_most(0, 1000) == pytest.approx(1 - 0.05 ** (1 / 1000), rel=1e-12) == pytest.approx(0.0029912, abs=1e-7)
+    assert at_most(0, 1000) == at_most(0, 1000, 0.95)
+    assert at_most(1, 2) == pytest.approx(math.sqrt(0.95), rel=1e-12)  # both hit with the chance p * p
+    assert (at_most(3, 3), at_most(0, 0)) == (1.0, 1.0)
+    assert at_most(0, 10**9) == pytest.approx(-math.log(0.05) / 1e9, rel=1e-6)
+
+
+def test_no_limit() -> None:
+    for hits, draws in ((-1, 3), (4, 3), (1, 0), (0, -1)):
+        with pytest.raises(InputError, match="hits must lie between 0 and the"):
+            at_most(hits, draws)
+    for level in (0, 1, -0.5, 1.5, math.nan):
+        with pytest.raises(InputError, match="level must lie between 0 and 1"):
+            at_most(1, 2, level=level)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import time
+from collections.abc import Callable
+from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
@@ -15,13 +18,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rote.analysis.rates import log_prob_bounds, np_rates, rates, rates_by
+from rote.analysis.rates import LeftOut, audit, log_prob_bounds, np_rates, rates, rates_by, staged_rates
 from rote.errors import InputError
 from rote.odds import wilson
 from rote.store.files import plain
-from rote.store.summary import BorderTokens, NearTau, Passing, Rate, Rates, RepetitionRates, SplitRates
-from tests.cases import cases
+from rote.store.summary import Audit, BorderTokens, NearTau, Passing, Rate, Rates, RepetitionRates, SplitRates
+from tests.cases import all_cases, cases
 from tests.reference import rates as reference
+from tests.reference.odds import share_at_most
 
 QUERIES = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000]
 CHANCES = [0.1, 0.5, 0.9, 0.99]
@@ -341,3 +345,93 @@ def test_a_hundred_thousand_rows_in_well_under_a_second() -> None:
     start = time.perf_counter()
     rates(scores)
     assert time.perf_counter() - start < 1
+
+
+# --- a scan in stages
+
+
+def check_staged(rate: Rate, expected: tuple[int, float], windows: int) -> None:
+    count, most = expected
+    assert (rate.count, rate.rate) == (count, count / windows)
+    assert rate.rate_upper == pytest.approx(most / windows, abs=1e-9)
+    assert rate.interval == [rate.rate, rate.rate_upper]
+    assert 0 <= rate.rate <= rate.rate_upper <= 1
+
+
+@st.composite
+def audited(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[bool], int]:
+    """Rows, which of them an audit drew, and how many windows there are in all: at least one was left out."""
+    scored = [{**each, "stopped": False} for each in draw(rows())]
+    some = st.lists(st.booleans(), min_size=len(scored), max_size=len(scored))
+    drawn = draw(st.one_of(some, st.just([False] * len(scored)), st.just([True] * len(scored))))
+    return scored, drawn, len(scored) + draw(st.integers(0 if any(drawn) else 1, 60))
+
+
+@cases(40)
+@given(audited())
+def test_rates_of_a_scan_in_stages_are_its_rows_counted(case: tuple[list[dict[str, Any]], list[bool], int]) -> None:
+    scored, drawn, windows = case
+    left_out = LeftOut(windows - drawn.count(False), np.array(drawn))
+    result = staged_rates(table(scored), left_out, tau=0.001)
+    assert (result.examples, result.stopped) == (windows, 0)
+
+    def expected(holds: Callable[[float], bool]) -> tuple[int, float]:
+        return reference.staged(scored, drawn, windows, holds)
+
+    greedy = reference.staged(
+        [{**each, "log_prob": 0.0 if each["greedy"] else -1.0} for each in scored], drawn, windows, lambda x: x == 0
+    )
+    check_staged(result.greedy_rate, greedy, windows)
+    check_staged(result.rate_at_tau, expected(lambda x: x >= math.log(0.001)), windows)
+    check_staged(result.rate_at_1e_4, expected(lambda x: x >= math.log(0.0001)), windows)
+    check_staged(result.maximum_rate, expected(lambda x: x > -math.inf), windows)
+    for cell in result.np_table[:: 1 if all_cases() else 5]:
+        check_staged(cell, expected(lambda x, n=cell.n, p=cell.p: reference.reaches(x, n, p)), windows)  # type: ignore[misc]
+
+    seen = audit(table(scored), 0.001, left_out)
+    hits = sum(each["log_prob"] >= math.log(0.001) for each, own in zip(scored, drawn, strict=True) if own)
+    assert (seen.left_out, seen.drawn, seen.hits) == (left_out.windows, drawn.count(True), hits)
+    share = Fraction(hits, seen.left_out)
+    if seen.drawn < seen.left_out:
+        share = share_at_most(hits, seen.drawn, Fraction(95, 100))
+    assert seen.bound == pytest.approx(float(share), abs=1e-9)
+    found = result.rate_at_tau.count - hits
+    assert result.rate_at_tau.rate_upper == (found + seen.left_out * seen.bound) / windows
+
+
+@checked
+@given(rows(), st.randoms())
+def test_where_all_that_was_left_out_is_drawn_the_rates_are_those_of_all(
+    scored: list[dict[str, Any]], rng: random.Random
+) -> None:
+    scored = [{**each, "stopped": False} for each in scored]
+    drawn = np.array([rng.random() < 0.5 for _ in scored])
+    if not drawn.any():
+        drawn[-1] = True
+    whole = rates(table(scored))
+    staged = staged_rates(table(scored), LeftOut(int(drawn.sum()), drawn))
+    assert staged.examples == whole.examples
+    names = ("greedy_rate", "rate_at_tau", "rate_at_1e_4", "maximum_rate")
+    pairs = [(getattr(staged, name), getattr(whole, name)) for name in names]
+    for own, other in pairs + list(zip(staged.np_table, whole.np_table, strict=True)):
+        assert (own.count, own.rate, own.rate_upper) == (other.count, other.rate, pytest.approx(other.rate_upper))
+    hits = sum(each["log_prob"] >= math.log(0.001) for each, own in zip(scored, drawn, strict=True) if own)
+    assert audit(table(scored), 0.001, LeftOut(int(drawn.sum()), drawn)).bound == hits / drawn.sum()
+
+
+def test_before_an_audit_all_that_was_left_out_may_reach_tau() -> None:
+    scores = table([row(0.0), row(-50.0), row(-50.0)])
+    left_out = LeftOut(7, np.zeros(3, dtype=np.bool_))
+    rate = staged_rates(scores, left_out).rate_at_tau
+    assert rate == Rate(count=1, rate=0.1, rate_upper=0.8, interval=[0.1, 0.8])
+    assert audit(scores, 0.001, left_out) == Audit(left_out=7, drawn=0, hits=0, bound=1.0)
+
+
+def test_an_audit_at_tau_itself() -> None:
+    """A row at tau exactly is one that reaches it, in the audit as in the rate."""
+    scores = table([row(math.log(0.001)), row(math.log(0.001)), row(math.nextafter(math.log(0.001), -math.inf))])
+    left_out = LeftOut(50, np.array([False, True, True]))
+    assert audit(scores, 0.001, left_out).hits == 1
+    rate = staged_rates(scores, left_out).rate_at_tau
+    assert rate.count == 2
+    assert rate.rate_upper == pytest.approx((1 + 50 * math.sqrt(0.95)) / 51)

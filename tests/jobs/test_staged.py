@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from rote.analysis.rates import LeftOut, staged_rates
 from rote.jobs import variants
 from rote.report.text.comparison import comparison_lines, notes
 from rote.report.text.conclusion import conclusion
+from rote.report.text.spots import highest_in_words, longest_sentence, told
 from rote.store.comparison import StoredComparison
 from rote.store.run import finish
 from rote.store.stages import add_stage, read_stage, stage_path
@@ -47,7 +49,7 @@ def folder(bundled: Any, mixed: str, tmp_path_factory: pytest.TempPathFactory) -
             shutil.copytree(run.folder, made / "begun")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(variants._Trials, "every", lambda self: iter(()))  # noqa: SLF001 - another question, and slow
+        patch.setattr(variants._Trials, "every", lambda self: iter(()))
         rote.scan(bundled, mixed, windows=CUT, out=made / "full", name="mixed.txt")
         rote.scan(
             bundled, mixed, windows=CUT, out=made / "staged", name="mixed.txt", refine=Refine(audit=20), on_stage=keep
@@ -231,3 +233,95 @@ def test_rates_of_two_exact_runs_leave_nothing_open() -> None:
     assert whole_difference(same, same).difference == [0, 0]
     some = staged_rates(pl.DataFrame(ROWS), left_out=LeftOut(8, np.zeros(4, dtype=np.bool_)))
     assert whole_difference(same, some).difference == [2 / 12 - 0.5, 10 / 12 - 0.5]
+
+
+# --- exported
+
+
+def test_exported_rows_say_which_stage_scored_them(full: Run, staged: Run) -> None:
+    table = staged.frame()
+    assert table["start"].to_list() == sorted(table["start"])  # as in any scan, not stage by stage
+    assert set(table["stage"]) == {n for n, stage in enumerate(staged.stages) if stage.starts}
+    assert table.filter(pl.col("stage") == AUDIT)["start"].to_list() == staged.stages[AUDIT].starts
+    assert "stage" not in full.frame().columns
+    same = table.join(full.frame(), on="example_id", how="left")
+    assert (same["log_prob"] == same["log_prob_right"]).all()
+
+
+def test_the_harness_gets_rates_of_all_windows_not_means_of_those_scored(staged: Run, tmp_path: Path) -> None:
+    written = rote.export(staged, "lm-eval", out=tmp_path / "lm-eval")
+    content = json.loads(written.files[0].read_text())
+    (name,) = content["results"]
+    entry, rates = content["results"][name], staged.finished.numbers.rates
+    assert (entry["extractable,none"], entry["exact_match,none"]) == (rates.rate_at_tau.rate, rates.greedy_rate.rate)
+    assert entry["p_z,none"] == "N/A"
+    told = content["configs"][name]["metadata"]
+    assert told["intervals_95"]["extractable"] == rates.rate_at_tau.interval
+    assert told["refined"]["audit"] == 20
+    assert content["n-samples"][name]["effective"] == staged.scores.height
+    assert content["n-samples"][name]["original"] == rates.examples + staged.summary.dropped
+
+
+def test_evidence_of_a_scan_in_stages_is_made_again_from_it(staged: Run, begun: Run, tmp_path: Path) -> None:
+    for run in (staged, begun):
+        packed = rote.export(run, "evidence", out=tmp_path / f"{run.folder.name}.zip").files[0]
+        result = rote.verify(packed)
+        assert result.verified, result.findings
+        with zipfile.ZipFile(packed) as file:
+            names, readme = file.namelist(), file.read("README.md").decode()
+            program = file.read("reproduce.py").decode()
+        assert {"run/windows.parquet", "run/stages/00.json"} <= set(names)
+        assert ("run/stages/08.json" in names) == run.complete
+        assert ("It was not finished" in readme) != run.complete
+        assert "    refine=rote.Refine(audit=20, audit_seed=0),\n" in program
+    assert "2 of 9 have ended" in readme
+
+
+# --- shown
+
+
+def test_a_window_that_was_left_out_is_said_to_be(full: Run, staged: Run, bundled: Any) -> None:
+    away = left_out(staged)[0]
+    nearest = min(staged.scores["start"], key=lambda start: abs(start - away))
+    said = f"left 'w{away}' out, so it has no number; the nearest window that has one is 'w{nearest}'"
+    for ask in (
+        lambda: rote.show(staged, example=f"w{away}"),
+        lambda: rote.show([full, staged], example=f"w{away}"),
+        lambda: rote.check(staged, bundled, examples=[f"w{away}"]),
+    ):
+        with pytest.raises(InputError, match=said):
+            ask()
+    with pytest.raises(InputError, match="has no example 'w1';"):
+        rote.show(staged, example="w1")
+
+
+def test_a_place_is_shown_with_what_was_left_out_there(full: Run, staged: Run, mixed: str) -> None:
+    missed = staged.view.left_out
+    assert missed is not None
+    start, end = missed.select("suffix_start", "suffix_end").row(missed.height // 2)
+    covering = missed.filter((pl.col("suffix_start") <= start) & (pl.col("suffix_end") > start)).height
+    for runs in (staged, [full, staged]):
+        shown = rote.show(runs, at=start)
+        assert "scored window" in shown.chosen
+        assert f"without a number: {covering} more such window" in shown.chosen
+    quoted = rote.show(staged, quote=mixed[start:end])
+    assert "without a number: 1 more such window." in quoted.chosen
+    assert "without" not in rote.show(full, at=start).chosen
+
+
+def test_hot_spots_and_the_longest_are_as_far_as_was_looked_at(staged: Run, full: Run) -> None:
+    listed = rote.spots(staged, at=0.1)
+    assert listed.left_out == len(left_out(staged))
+    assert "together at least" in repr(listed)
+    first, *_, last = told(listed, staged.view)[1:]
+    assert first.startswith("As far as was looked at, ")
+    assert "drawn at random" in last
+    assert "left out are not known" in highest_in_words(staged.view)
+    whole = rote.spots(full, at=0.1)
+    assert whole.left_out is None
+    assert "at least" not in " ".join([repr(whole), *told(whole, full.view)])
+    found = [own for own in (staged.finished.numbers.longest or {}).values() if own is not None]
+    assert found
+    assert not any(own.exact for own in found)
+    assert "≥ " in longest_sentence(staged.finished)
+    assert "≥ " not in longest_sentence(full.finished)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal, localcontext
+from fractions import Fraction
 
 CONTEXT = Context(prec=1200, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 
@@ -30,3 +32,18 @@ def queries_needed(p_z: float, at_least: float) -> int | None:
             # A whole number, as for 0.5 and 0.75, less the rounding of the 1,200th digit.
             return int(nearest)
         return int(ratio.to_integral_value(ROUND_CEILING))
+
+
+def share_at_most(hits: int, draws: int, level: Fraction) -> Fraction:
+    """The share at which `hits` in `draws` or fewer have the chance 1 - `level`, found by halving, within 1e-12."""
+    low, high = Fraction(0), Fraction(1)
+    if hits == draws:
+        return high
+    while high - low > Fraction(1, 10**12):
+        middle = Fraction((low + high) / 2).limit_denominator(10**15)
+        tail = sum(math.comb(draws, k) * middle**k * (1 - middle) ** (draws - k) for k in range(hits + 1))
+        if tail > 1 - level:
+            low = middle
+        else:
+            high = middle
+    return low

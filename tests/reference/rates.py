@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import Decimal, localcontext
+from fractions import Fraction
 from typing import Any
+
+from tests.reference.odds import share_at_most
 
 Row = dict[str, Any]
 
@@ -45,3 +48,18 @@ def passing(rows: list[Row], p: float, limit: int) -> tuple[int | None, int | No
 def wilson_holds(successes: int, total: int, share: float, z: float) -> float:
     """How far the observed share lies from `share` less z standard deviations; 0 at an end of the Wilson interval."""
     return abs(successes / total - share) - z * math.sqrt(share * (1 - share) / total)
+
+
+def staged(rows: list[Row], audited: list[bool], windows: int, holds: Callable[[float], bool]) -> tuple[int, float]:
+    """(rows that hold, how many of all windows may): of those left out, as many as the ones drawn from them allow."""
+    found = hits = drawn = 0
+    for row, of_the_audit in zip(rows, audited, strict=True):
+        if of_the_audit:
+            drawn += 1
+            hits += holds(row["log_prob"])
+        else:
+            found += holds(row["log_prob"])
+    left_out = windows - (len(rows) - drawn)
+    if drawn == left_out:
+        return found + hits, found + hits
+    return found + hits, found + left_out * float(share_at_most(hits, drawn, Fraction(95, 100)))

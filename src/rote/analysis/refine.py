@@ -63,13 +63,24 @@ def choice(
 
 
 def tiles(places: pl.DataFrame) -> Integers:
-    """Windows whose suffixes cover whatever any suffix covers: each the last that leaves no character out."""
+    """Windows whose suffixes cover whatever any suffix covers, no more than that takes; and the first and the last.
+
+    A later window's suffix may begin before an earlier one's: where it starts inside a word, that is more tokens.
+    """
     starts, ends = places["suffix_start"].to_numpy(), places["suffix_end"].to_numpy()
-    chosen = [0]
-    while chosen[-1] < len(starts) - 1:
-        reaching = int(np.searchsorted(starts, ends[chosen[-1]], side="right")) - 1
-        chosen.append(min(max(reaching, chosen[-1] + 1), len(starts) - 1))
-    return np.array(chosen)
+    order = np.argsort(starts, kind="stable")
+    begins, most = starts[order], np.maximum.accumulate(ends[order])
+    farthest = order[np.maximum.accumulate(np.where(ends[order] == most, np.arange(order.size), 0))]
+    chosen, covered = {0, order.size - 1}, int(begins[0])
+    while True:
+        before = int(np.searchsorted(begins, covered, side="right"))  # so many begin where all is covered
+        if most[before - 1] > covered:
+            chosen.add(int(farthest[before - 1]))
+            covered = int(most[before - 1])
+        elif before < order.size:
+            covered = int(begins[before])  # nothing covers what lies between
+        else:
+            return np.array(sorted(chosen))
 
 
 def closer(places: pl.DataFrame, scores: pl.DataFrame, tau: float, number: int) -> Integers:

@@ -16,7 +16,7 @@ from rote.scheme import Scheme
 from rote.store.files import FORMAT
 from rote.store.manifest import Manifest
 from rote.store.stages import Staged
-from rote.store.summary import LookedAt, SchemeNumbers, Summary
+from rote.store.summary import Longest, LookedAt, SchemeNumbers, Summary
 from rote.store.table import ShardFacts
 from rote.store.variants import Trial
 
@@ -56,7 +56,7 @@ def summarise(
             numbers = replace(numbers, near=near_summary(own, tau=manifest.tau))
         if manifest.source.characters is not None:
             covered = coverage(own, manifest.source.characters, thresholds=THRESHOLDS)
-            numbers = replace(numbers, coverage=covered, longest=longest(own, THRESHOLDS))
+            numbers = replace(numbers, coverage=covered, longest=_longest(own, left_out))
         schemes[scheme] = numbers
     first = scores.filter(scores["scheme"] == manifest.schemes[0])
     return Summary(
@@ -103,6 +103,14 @@ def _numbers(
         by_split=by_split or None,
         differences=differences(by_split) if drawn and by_split else None,
     )
+
+
+def _longest(scores: pl.DataFrame, left_out: LeftOut | None) -> dict[str, Longest | None]:
+    """A window that has no number may go further than those that have one."""
+    found = longest(scores, THRESHOLDS)
+    if left_out is None or left_out.windows == int(left_out.drawn.sum()):
+        return found
+    return {threshold: own and replace(own, exact=False) for threshold, own in found.items()}
 
 
 def left_out_of(scores: pl.DataFrame, manifest: Manifest) -> LeftOut | None:

@@ -118,6 +118,8 @@ def check(
         fix=f"Give the {argument('model')} that the run was made with, and load it with the same bos.",
     )  # fmt: skip
     rows = given.rows(label)
+    if told := next(filter(None, map(given.left_out, examples)), None):
+        raise InputError(told)
     chosen = _chosen(rows, examples, passages, samples)
     made = given.cut(chosen, model.tokenizer)
     results = []

@@ -202,6 +202,8 @@ def script(manifest: Manifest) -> str:
         cut = {name: getattr(windows, name) for name in ("prefix", "suffix", "stride", "unit")}
         steps = repr(list(manifest.source.steps))
         own = {"windows": f"rote.Windows({_listed(cut)})", "normalise": steps, "within": repr(windows.within)}
+        if (refined := manifest.refined) is not None:
+            own["refine"] = f"rote.Refine({_listed({'audit': refined.audit, 'audit_seed': refined.audit_seed})})"
         arguments = {**own, **arguments}
     called = "scan" if windows else "score"
     lines = [f"    {name}={value}," for name, value in arguments.items()]

@@ -35,7 +35,8 @@ def longer(
     """Score longer windows whose suffix starts in a hot-spot of a finished scan, as a scan of their own.
 
     Schemes and tau are those of the scan, and so is the model, unless another is given on purpose. The manifest says
-    `within` which regions the windows start. None: the scan has no hot-spot at `at`, and nothing was written.
+    `within` which regions the windows start. Of a scan in stages the hot-spots are those of the windows that it scored:
+    what it left out is not looked at here either. None: the scan has no hot-spot at `at`, and nothing was written.
     """
     check_at(at)
     given, wanted = as_run(run), Windows(prefix, suffix, stride)  # of tokens, whatever the scan's were

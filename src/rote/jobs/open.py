@@ -148,6 +148,18 @@ class Run(_Handle, StoredRun):
 
         return run_card(self.view)
 
+    def left_out(self, example: str) -> str | None:
+        """Of a window that a scan in stages left out, a sentence that says so; None of any other."""
+        places, starts = self.places, self.rows(self.manifest.schemes[0])["start"]
+        asked = None if places is None else next((start for start in places["start"] if f"w{start}" == example), None)
+        if asked is None or asked in starts:
+            return None
+        nearest = starts[int((starts - asked).abs().arg_min() or 0)]
+        return (
+            f"{self.folder} is a scan in stages that left {example!r} out, so it has no number; the nearest window "
+            f"that has one is 'w{nearest}'."
+        )
+
     @property
     def intact(self) -> bool:
         """Whether it can be read at all: what does not fit its seal was refused when it was opened."""

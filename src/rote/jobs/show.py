@@ -64,12 +64,15 @@ def show(
         for other in tables.values():
             rows = rows.join(other.select("example_id"), on="example_id", how="semi")
     texts = sides[0].run.texts
+    if not rows.height:
+        raise InputError("no window was scored in all of these runs; give one of them.")
+    unscored = _unscored(sides, rows)
     if example is not None:
         choice = Choice(_by_id(sides[0], rows, example), "")
     elif at is not None:
-        choice = _by_place(sides[0], rows, texts, at)
+        choice = _by_place(sides[0], rows, texts, at, unscored)
     else:
-        choice = _by_quote(sides[0], rows, texts, quote or "")
+        choice = _by_quote(sides[0], rows, texts, quote or "", unscored)
     return ShownPassage(
         example_id=choice.example_id,
         chosen=choice.why,
@@ -79,7 +82,31 @@ def show(
     )
 
 
+def _unscored(sides: Sequence[Side], rows: pl.DataFrame) -> pl.DataFrame | None:
+    """Windows of the first run that have no number in all runs, where that is because scans in stages left them out."""
+    if all(side.run.places is None for side in sides):
+        return None
+    every = sides[0].rows() if sides[0].run.places is None else sides[0].run.places
+    return every.filter(~pl.col("start").is_in(rows["start"].implode()))
+
+
+def _left_out(unscored: pl.DataFrame | None, places: list[tuple[int, int]], least: int) -> str:
+    """How many windows without a number hold so many characters of one of the places."""
+    if unscored is None:
+        return ""
+    start, end = pl.col("suffix_start"), pl.col("suffix_end")
+    held = pl.any_horizontal(
+        pl.min_horizontal(end, pl.lit(last)) - pl.max_horizontal(start, pl.lit(first)) >= least
+        for first, last in places
+    )
+    count = unscored.filter(held).height
+    told = f" Left out of a scan in stages, and without a number: {counted(count, 'more such window')}."
+    return told if count else ""
+
+
 def _by_id(side: Side, rows: pl.DataFrame, example: str) -> str:
+    if told := side.run.left_out(example):
+        raise InputError(told)
     if not (rows["example_id"] == example).any():
         known = ", ".join(repr(name) for name in rows["example_id"].head(3))
         more = ", ..." if rows.height > 3 else ""
@@ -87,7 +114,7 @@ def _by_id(side: Side, rows: pl.DataFrame, example: str) -> str:
     return example
 
 
-def _by_place(side: Side, rows: pl.DataFrame, texts: Passages, at: int) -> Choice:
+def _by_place(side: Side, rows: pl.DataFrame, texts: Passages, at: int, unscored: pl.DataFrame | None) -> Choice:
     if texts.text is None:
         raise InputError(
             f"{side.run.folder} is no scan of a text, so it has no character {at}; give {argument('example')} or "
@@ -100,7 +127,10 @@ def _by_place(side: Side, rows: pl.DataFrame, texts: Passages, at: int) -> Choic
         raise InputError(f"no window's suffix covers character {at} of the text. {_near_by(rows, at)}")
     row, _, ties = best
     which = f"Of {ties:,} windows" if ties > 1 else "The only window"
+    if unscored is not None:
+        which = f"Of {ties:,} scored windows" if ties > 1 else "The only scored window"
     why = f"{which} whose suffix covers character {at:,}{', the likeliest' if ties > 1 else ''}."
+    why += _left_out(unscored, [(at, at + 1)], 1)
     return Choice(rows["example_id"][row], why)
 
 
@@ -113,7 +143,7 @@ def _near_by(rows: pl.DataFrame, at: int) -> str:
     )
 
 
-def _by_quote(side: Side, rows: pl.DataFrame, texts: Passages, quote: str) -> Choice:
+def _by_quote(side: Side, rows: pl.DataFrame, texts: Passages, quote: str, unscored: pl.DataFrame | None) -> Choice:
     if not quote.strip():
         raise InputError(f"{argument('quote')} is empty; give a few words of the text.")
     if texts.text is None:
@@ -131,7 +161,8 @@ def _by_quote(side: Side, rows: pl.DataFrame, texts: Passages, quote: str) -> Ch
     held = "all" if end - start == len(quote) else f"{end - start:,}"
     times = f", {len(places)} times in the text" if len(places) > 1 else ""
     why = f"Its suffix holds {held} of the quotation's {counted(len(quote), 'character')}{times}"
-    return Choice(rows["example_id"][row], f"{why}; {_of_ties(ties)}")
+    more = _left_out(unscored, places, end - start)
+    return Choice(rows["example_id"][row], f"{why}; {_of_ties(ties)}{more}")
 
 
 def _by_decoded_quote(side: Side, rows: pl.DataFrame, texts: Passages, quote: str) -> Choice:
@@ -176,7 +207,8 @@ def _shown(side: Side, rows: pl.DataFrame, example_id: str) -> PassageOfRun:
     chosen = rows.filter(pl.col("example_id") == example_id)
     if not chosen.height:
         raise InputError(
-            f"{side.run.folder} has no example {example_id!r}: cut with its tokenizer, that window is too short, at "
+            side.run.left_out(example_id)
+            or f"{side.run.folder} has no example {example_id!r}: cut with its tokenizer, that window is too short, at "
             "the end of the text. Choose another passage, or leave this run out."
         )
     row = chosen.row(0, named=True)

@@ -64,6 +64,7 @@ def spots(
         span=span,
         hot_spots=len(every),
         characters=sum(spot.characters for spot in every),
+        left_out=None if scan.left_out is None else scan.left_out.height,
         spots=listed,
     )
 

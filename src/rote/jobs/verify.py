@@ -87,7 +87,7 @@ def verify(
         verdict="",
         findings=findings,
         rescored=again,
-        staged=run.summed_up().staged if _sound(findings) else None,
+        staged=run.summary.staged if _sound(findings) and run.manifest.refined is not None else None,
         versions=made_with(),
     )
     result = replace(result, verdict=verdict(result))

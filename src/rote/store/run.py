@@ -15,7 +15,7 @@ from rote.errors import RunError, argument, counted
 from rote.store.files import declared, digest, make_folder, pretty, read_declared, read_json, write_whole
 from rote.store.manifest import Manifest, NearSearch, ScannedWindows, refuse_if_different
 from rote.store.seal import ASIDE, SEAL, Seal, check_seal, reopen, shards_in, stages_in, write_seal
-from rote.store.stages import WINDOWS, Stage, read_places, read_stage
+from rote.store.stages import WINDOWS, Stage, read_places, read_stage, stage_path
 from rote.store.summary import Coverage, LookedAt, SchemeNumbers, Summary
 from rote.store.table import EMPTY, NearColumns, Row, ShardFacts, read_facts, read_shard, write_shard
 from rote.store.variants import Trial, Variants
@@ -200,7 +200,8 @@ class StoredRun:
     @cached_property
     def scores(self) -> pl.DataFrame:
         """One row per example and scheme, in the order of the examples."""
-        shards = list(self.parts())
+        _ = self.manifest  # refuses a run that was changed after it was sealed
+        shards = [read_shard(path) for path in self.shards()]
         scores = pl.concat(shards) if shards else EMPTY
         return scores if self.manifest.refined is None else scores.sort("start", maintain_order=True)
 
@@ -209,9 +210,8 @@ class StoredRun:
         return self.scores if self.manifest.schemes == [scheme] else self.scores.filter(pl.col("scheme") == scheme)
 
     def parts(self) -> Iterator[pl.DataFrame]:
-        """The score table, shard by shard: for what need not hold it whole."""
-        _ = self.manifest  # refuses a run that was changed after it was sealed
-        return map(read_shard, self.shards())
+        """The score table, shard by shard: for what need not hold it whole. Of a scan in stages whole, in order."""
+        return map(read_shard, self.shards()) if self.manifest.refined is None else iter([self.scores])
 
     @cached_property
     def text(self) -> str | None:
@@ -264,12 +264,16 @@ class StoredRun:
     @cached_property
     def stages(self) -> list[Stage]:
         """Of a scan in stages, those that have ended: that are sealed or, meanwhile, whose rows are all there."""
-        sealed, size, rows = self._fitting, self.manifest.shard_examples, len(shards_in(self.folder))
+        sealed, refined, size = self._fitting, self.manifest.refined, self.manifest.shard_examples
         ended: list[Stage] = []
-        for path in stages_in(self.folder) if self.manifest.refined is not None else ():
+        shards = 0
+        for number in range(0 if refined is None else refined.stages):
+            path = stage_path(self.folder, number)
+            if not path.is_file() or (sealed is not None and f"stages/{path.name}" not in sealed.files):
+                break
             stage = read_stage(path)
-            rows -= stage.shards(size)
-            if rows < 0 or (sealed is not None and f"stages/{path.name}" not in sealed.files):
+            first, shards = shards, shards + stage.shards(size)
+            if not all(has_shard(self.folder, shard) for shard in range(first, shards)):
                 break
             ended.append(stage)
         return ended
@@ -287,10 +291,10 @@ class StoredRun:
 
     def shards(self) -> list[Path]:
         """Of a scan in stages: those of the stages that have ended."""
-        present = shards_in(self.folder)
-        if not stages_in(self.folder):
-            return present
-        return present[: sum(stage.shards(self.manifest.shard_examples) for stage in self.stages)]
+        if self.manifest.refined is None:
+            return shards_in(self.folder)
+        count = sum(stage.shards(self.manifest.shard_examples) for stage in self.stages)
+        return [_shard(self.folder, shard) for shard in range(count)]
 
     def facts(self) -> list[ShardFacts]:
         return [read_facts(path) for path in self.shards()]
@@ -371,7 +375,7 @@ def finish(folder: Path, summary: Summary) -> Seal:
     run, content, path = StoredRun(folder), pretty(summary), folder / "summary.json"
     content_files = ("text.txt", "examples.jsonl", WINDOWS, "variants.json")
     present = [name for name in content_files if (folder / name).is_file()]
-    stages = [f"stages/{path.name}" for path in stages_in(folder)[: len(run.stages)]]
+    stages = [f"stages/{stage_path(folder, number).name}" for number in range(len(run.stages))]
     shards = [f"scores/{path.name}" for path in run.shards()]
     named, unfinished = ["manifest.json", *present, *stages, *shards], None if run.complete else True
     if path.is_file() and path.read_bytes() != content:

@@ -167,7 +167,7 @@ class Longest:
     The first `tokens` suffix tokens of `example_id` come out, from its prefix, with log-probability `log_prob`.
     `start` and `suffix_start` are that window's, None where the table has no places; `suffix_end` is where in the text
     the sequence ends, where the table knows the places of tokens. `exact` is false where a stopped row still stood
-    above the threshold when it was given up, so that it may go further than was looked.
+    above the threshold when it was given up, or where windows were left out: they may go further than was looked.
     """
 
     tokens: int

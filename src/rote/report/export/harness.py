@@ -24,7 +24,7 @@ from rote.odds import wilson
 from rote.report.export.rows import whole
 from rote.store.files import plain
 from rote.store.manifest import Manifest
-from rote.store.summary import Summary
+from rote.store.summary import Rate, Summary
 from rote.store.table import Row
 
 Texts = Callable[[Row], tuple[str, str]]
@@ -177,9 +177,9 @@ def results(manifest: Manifest, summary: Summary, all_samples: Sequence[Samples]
     model, versions = manifest.model, manifest.versions
     names = [samples.task.name for samples in all_samples]
     return {
-        "results": {samples.task.name: _task_results(samples) for samples in all_samples},
+        "results": {samples.task.name: _task_results(samples, summary) for samples in all_samples},
         "group_subtasks": {name: [] for name in names},
-        "configs": {samples.task.name: _config(samples) for samples in all_samples},
+        "configs": {samples.task.name: _config(samples, summary) for samples in all_samples},
         "versions": dict.fromkeys(names, versions["rote"]),
         "n-shot": dict.fromkeys(names, 0),
         "higher_is_better": {samples.task.name: dict.fromkeys(samples.values.columns) for samples in all_samples},
@@ -202,20 +202,33 @@ def results(manifest: Manifest, summary: Summary, all_samples: Sequence[Samples]
     }
 
 
-def _task_results(samples: Samples) -> dict[str, Any]:
+def _task_results(samples: Samples, summary: Summary) -> dict[str, Any]:
+    """The means of the samples; of a scan that left windows out, what they say of all windows: their lower ends."""
     values, document = samples.values, samples.document
     windows = samples.manifest.kind == "scan"
+    whole = _rates_over_all(samples, summary)
     entry: dict[str, Any] = {"name": samples.task.name, "alias": samples.task.name, "sample_len": values.height}
     for name in values.columns:
         column = values[name].to_numpy()
         entry[f"{name},none"] = float(column.mean()) if column.size else MISSING
+        if whole:  # the samples were chosen: their means are those of nothing else
+            entry[f"{name},none"] = whole[name].rate if name in whole else MISSING
         entry[f"{name}_stderr,none"] = standard_error(column, document, windows=windows)
     return entry
 
 
+def _rates_over_all(samples: Samples, summary: Summary) -> dict[str, Rate]:
+    """The two rates over all windows of a scan that left some out; of no other run."""
+    numbers = summary.schemes[samples.task.scheme]
+    if numbers.audit is None or numbers.audit.drawn == numbers.audit.left_out:
+        return {}
+    return {"exact_match": numbers.rates.greedy_rate, "extractable": numbers.rates.rate_at_tau}
+
+
 def _counts(samples: Samples, summary: Summary) -> dict[str, int]:
     scored = samples.values.height
-    return {"original": scored + (summary.dropped or 0), "effective": scored}
+    windows = scored if summary.staged is None else summary.staged.windows
+    return {"original": windows + (summary.dropped or 0), "effective": scored}
 
 
 def standard_error(values: NDArray[np.float64], document: NDArray[np.int64] | None, *, windows: bool) -> float | str:
@@ -231,9 +244,14 @@ def standard_error(values: NDArray[np.float64], document: NDArray[np.int64] | No
     return math.sqrt(float(values.var()) / effective_examples(values, document))
 
 
-def _intervals(samples: Samples) -> dict[str, list[float]]:
-    """The 95% intervals of the two rates, as rote gives them; a scan's windows are no sample and have none."""
+def _intervals(samples: Samples, summary: Summary) -> dict[str, list[float]]:
+    """The 95% intervals of the two rates, as rote gives them; a scan's windows are no sample and have none.
+
+    But for those of a scan that left windows out: from what was found to what its audit allows.
+    """
     values, document = samples.values, samples.document
+    if whole := _rates_over_all(samples, summary):
+        return {name: list(rate.interval) for name, rate in whole.items()}
     if samples.manifest.kind == "scan" or not values.height:
         return {}
     intervals = {}
@@ -244,11 +262,11 @@ def _intervals(samples: Samples) -> dict[str, list[float]]:
     return intervals
 
 
-def _config(samples: Samples) -> dict[str, Any]:
+def _config(samples: Samples, summary: Summary) -> dict[str, Any]:
     """The task's configuration; `metadata` says what decides its numbers."""
     task, manifest = samples.task, samples.manifest
     model, decided = manifest.model, plain(manifest)
-    decisive = ("source", "windows", "sweep", "sampling", "tau", "stop_early", "near")
+    decisive = ("source", "windows", "refined", "sweep", "sampling", "tau", "stop_early", "near")
     return {
         "task": task.name,
         "dataset_path": whole(str(manifest.source.name)),
@@ -271,7 +289,7 @@ def _config(samples: Samples) -> dict[str, Any]:
             "bos": model.bos,
             "bos_token": model.bos_token,
             "fingerprint": model.fingerprint,
-            "intervals_95": _intervals(samples),
+            "intervals_95": _intervals(samples, summary),
             **{key: decided[key] for key in decisive if key in decided},
         },
     }

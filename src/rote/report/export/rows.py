@@ -88,6 +88,7 @@ def score_rows(
     A stopped row's `p_z` and `log_prob` are null, because they are not known: `p_z_upper` and `log_prob_upper` are the
     bounds on them, and in all other rows the same numbers. (A bound of 0 leaves no doubt: then p_z is 0.) p_z is
     exp(log_prob), so it is 0 also where that is below the least float.
+    `stage`, of a scan in stages alone, says which scored it, from 0: the last one is the audit.
     `kinds`: what `metadata_kinds` says of the whole run; None keeps the metadata in one column.
     """
     places = scores.select("example_id", "start", "suffix_start", "suffix_end").to_dicts()
@@ -114,6 +115,7 @@ def score_rows(
         pl.Series("prefix", [whole(prefix) for prefix, _ in texts], pl.String),
         pl.Series("suffix", [whole(suffix) for _, suffix in texts], pl.String),
         *([] if ways is None else [pl.Series("tokenised", ways, pl.String)]),
+        *([] if manifest.refined is None else ["stage"]),
         *(pl.col(name).alias(new) for name, new in _NEAR.items() if manifest.near is not None),
         "token_evals",
         *_BY_TOKEN,

@@ -13,6 +13,7 @@ from rote.analysis.rates import log_prob_bounds
 from rote.frames import FrameKind, frame_of
 from rote.report.keys import derived, keyed, number_in
 from rote.report.text import numbers
+from rote.report.text.stages import left_out, stages_sentence
 from rote.store.run import Finished, RunView
 from rote.store.summary import Longest
 from rote.store.table import Row
@@ -40,7 +41,10 @@ class Spot:
 
 @dataclass(frozen=True, kw_only=True)
 class Spots:
-    """The hot-spots of a scan: how many there are and how long they are together, and the first of them."""
+    """The hot-spots of a scan: how many there are and how long they are together, and the first of them.
+
+    `left_out`: of a scan in stages, the windows without a number; then there may be more, and they may be longer.
+    """
 
     source: str
     model: str
@@ -51,6 +55,7 @@ class Spots:
     span: Span
     hot_spots: int
     characters: int
+    left_out: int | None = None
     spots: list[Spot]
 
     def frame(self, kind: FrameKind = "polars") -> Any:
@@ -68,7 +73,9 @@ class Spots:
 
 def headline(listed: Spots) -> str:
     """How much is hot, in one line."""
-    together = f", together {numbers.counted(listed.characters, 'character')}" if listed.hot_spots else ""
+    least = "at least " if listed.left_out else ""
+    together = f", together {least}{numbers.counted(listed.characters, 'character')}" if listed.hot_spots else ""
+    together += f"; {numbers.counted(listed.left_out, 'window')} left out" if listed.left_out else ""
     return (
         f"{numbers.counted(listed.hot_spots, 'hot-spot')} at p ≥ {numbers.threshold(listed.threshold)} in "
         f"{numbers.literal(listed.source)}{together}"
@@ -79,12 +86,14 @@ def told(listed: Spots, scan: RunView) -> list[str]:
     """What was looked at, and how much of it is hot."""
     model, length = scan.manifest.model, len(scan.text)
     what = "suffixes" if listed.span == "suffix" else "whole examples, prefixes included"
-    return [
+    far, least = ("As far as was looked at, ", "at least ") if listed.left_out else ("", "")
+    lines = [
         f"{numbers.literal(listed.source)}, {numbers.literal(listed.model)}",
-        f"{numbers.counted(listed.hot_spots, 'hot-spot')} at p ≥ {numbers.threshold(listed.threshold)} ({what}), "
-        f"together {numbers.percent(listed.characters / length)} of the text’s {numbers.count(length)} characters. "
-        f"Scheme {listed.scheme}; BOS {numbers.bos(model)}",
+        f"{far}{numbers.counted(listed.hot_spots, 'hot-spot')} at p ≥ {numbers.threshold(listed.threshold)} ({what}), "
+        f"together {least}{numbers.percent(listed.characters / length)} of the text’s {numbers.count(length)} "
+        f"characters. Scheme {listed.scheme}; BOS {numbers.bos(model)}",
     ]
+    return [*lines, stages_sentence(scan).strip()] if listed.left_out else lines
 
 
 def highest_in_words(scan: RunView) -> str:
@@ -93,8 +102,15 @@ def highest_in_words(scan: RunView) -> str:
     if best == -math.inf:
         stopped = int(scan.rows["stopped"].sum())
         rest = f", but for {numbers.count(stopped)} that were given up early, below τ" if stopped else ""
-        return f"every window has probability 0 under this scheme{rest}"
-    return f"the most likely window has {numbers.probability(best)}; try a smaller --at"
+        return f"every window has probability 0 under this scheme{rest}{_but(scan)}"
+    return f"the most likely window has {numbers.probability(best)}; try a smaller --at{_but(scan)}"
+
+
+def _but(scan: RunView) -> str:
+    """What the windows that have a number do not tell."""
+    return (
+        "" if scan.left_out is None else f". {numbers.counted(scan.left_out.height, 'window')} left out are not known"
+    )
 
 
 def excerpt(text: str, words: int = WORDS) -> str:
@@ -108,7 +124,7 @@ def longest_table(run: Finished, passage: Callable[[Row], str]) -> list[list[str
     table = []
     for p, entry in (run.numbers.longest or {}).items():
         if entry is None:
-            table.append([numbers.threshold(number_in(p)), "none", "", "", "", ""])
+            table.append([numbers.threshold(number_in(p)), _none(run), "", "", "", ""])
             continue
         start, end = entry.span
         table.append(
@@ -129,7 +145,7 @@ def longest_sentence(run: Finished) -> str:
     shared: dict[str, list[str]] = {}
     longest = run.numbers.longest or {}
     for p, entry in longest.items():
-        what = "none"
+        what = _none(run)
         if entry is not None:
             start, end = entry.span
             tokens = f"{_tokens(entry)} {'token' if entry.tokens == 1 else 'tokens'}"
@@ -142,6 +158,10 @@ def longest_sentence(run: Finished) -> str:
         further = "it may go on beyond" if run.within else "rote longer looks further"
         line += f". {numbers.count(windows.suffix)} is a whole suffix: {further}"
     return line
+
+
+def _none(run: Finished) -> str:
+    return "none" if left_out(run) is None else "none found"
 
 
 def _tokens(entry: Longest) -> str:
