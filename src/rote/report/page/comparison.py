@@ -82,7 +82,7 @@ def render_comparison(result: ComparisonResult, sides: Sequence[PackedRun], text
         numbers=numbers_table(shown),
         first=result.runs[0].key,
         pairs=pairs_table(shown),
-        pairs_note=pairs_note(result),
+        pairs_note=pairs_note(shown),
         odds=[(f"p = {numbers.threshold(p)}", rows) for p, rows in odds.items() if p == EVEN],
         other_odds=[(f"p = {numbers.threshold(p)}", rows) for p, rows in odds.items() if p != EVEN],
         odds_note=odds_note(result),
