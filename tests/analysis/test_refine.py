@@ -23,7 +23,7 @@ from tests.reference.refine import Rule, Scored, Span
 RULE = Rule(
     refine.CLOSER, refine.FLOOR, refine.FIRST, refine.LEAST, refine.REACH, refine.MARGIN, refine.NEARLY, refine.CLOSE
 )
-STRICT = RULE._replace(first=3, least=1, reach=(4.0, 2.0))
+STRICT = RULE._replace(first=3, least=1, reach=(0.75, 0.25))
 """Leaves out more: what decides is then seen in texts of a few windows."""
 
 SCORES: dict[str, Any] = {

@@ -28,7 +28,7 @@ class Rule(NamedTuple):
     floor: float
     first: int
     least: int
-    reach: tuple[float, float]
+    reach: tuple[float, float]  # for each token of an average suffix, as `nearly`
     margin: float
     nearly: float
     close: float
@@ -89,11 +89,12 @@ def learnt(
     spans: Sequence[Span], scored: Mapping[int, Scored], tau: float, number: int, rule: Rule
 ) -> dict[bool, float]:
     """How far windows may come out above their promise, by whether their neighbours are close."""
-    reach = {False: rule.reach[0], True: rule.reach[1]}
+    tokens = sum(len(each.ends) for each in scored.values()) / len(scored)
+    reach = {False: rule.reach[0] * tokens, True: rule.reach[1] * tokens}
     for stage in range(1, number):
         before = {window: each for window, each in scored.items() if each.stage < stage}
         for window, each in scored.items():
-            if each.stage == stage and max(each.log_probs) >= math.log(tau) - rule.nearly:
+            if each.stage == stage and max(each.log_probs) >= math.log(tau) - rule.nearly * tokens:
                 value, close, _ = promise(spans, before, window, rule)
                 came_to = sum(log_prob for _, _, log_prob in readings(spans[window], each, rule.floor))
                 reach[close] = max(reach[close], rule.margin * (came_to - value))

@@ -19,30 +19,50 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rote
-from rote import Reconstruction, RunError, Scheme, Sweep, Writing
+from rote import Reconstruction, Refine, RunError, Scheme, Sweep, Windows, Writing
 from rote.jobs import engine
 from rote.jobs.open import Run
 from rote.store.run import begin
-from rote.store.seal import ASIDE, SEAL, check_seal, read_seal
+from rote.store.seal import ASIDE, READ, SEAL, check_seal, read_seal
 from tests.cases import cases
 from tests.jobs.support import SIZES, files
 from tests.seals import reseal, unfinish
 
 SHARDS = [f"scores/{number:06d}.parquet" for number in range(4)]
 SEALED = ["manifest.json", *SHARDS, "summary.json", "text.txt", "variants.json"]
+STAGES = [f"stages/{number:02d}.json" for number in range(9)]
 SEED = "Alice was beginning to get very tired of sitting by her sister on the"
 SMALL = Writing(tokens=40, step=5, beams=1, context_tokens=30)
 TRUTH = f"{SEED} bank, and of having nothing to do"
 
 
+CLOSER: dict[str, Any] = {
+    "windows": Windows(prefix=8, suffix=6, stride=2), "schemes": "temperature=1", "tau": 1e-22, "refine": Refine()
+}  # fmt: skip
+IN_STAGES = {
+    "staged": ["manifest.json", "scores/000000.parquet", *STAGES, "summary.json", "text.txt", "windows.parquet"],
+    "stopped": ["manifest.json", SHARDS[0], SHARDS[1], *STAGES[:2], "summary.json", "text.txt", "windows.parquet"],
+}
+
+
+def stop(run: Run) -> None:
+    if len(run.stages) == 2:
+        raise ZeroDivisionError
+
+
 @pytest.fixture(scope="module")
 def sealed(model: Any, text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run, `run`, and another of the same shape, `other`; both are left as they are."""
+    """A finished run, `run`, and another of the same shape, `other`; one in stages, `staged`, and one that was stopped
+    after two of these, `stopped`. They are left as they are.
+    """
     folder = tmp_path_factory.mktemp("sealed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(engine.SHARD_FLOPS, "cpu", 1.0)
         rote.scan(model, text, out=folder / "run", windows=SIZES)
         rote.scan(model, text, out=folder / "other", windows=SIZES, schemes=Scheme(top_k=400))
+        rote.scan(model, text[:500], out=folder / "staged", windows=SIZES, refine=Refine(audit=5))
+        with pytest.raises(ZeroDivisionError):
+            rote.scan(model, text[:500], out=folder / "stopped", **CLOSER, on_stage=stop)
     return folder
 
 
@@ -84,6 +104,30 @@ def test_what_can_be_made_anew_is_not_sealed(folder: Path) -> None:
     Run(folder).report()
 
 
+@pytest.mark.parametrize("run", IN_STAGES)
+def test_what_is_sealed_of_a_scan_in_stages(run: str, sealed: Path) -> None:
+    seal = check_seal(sealed / run)
+    sealed_too = [name for name in IN_STAGES[run] if name.startswith(("stages", "scores")) or name in READ]
+    assert [name for name in seal.files if name != "variants.json" and not name.startswith("scores")] == [
+        name for name in sorted(sealed_too) if not name.startswith("scores")
+    ]
+    assert {*IN_STAGES[run]} <= seal.files.keys()
+    assert seal.unfinished is (True if run == "stopped" else None)
+
+
+def test_what_comes_after_the_last_sealed_stage_is_not_read(sealed: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(sealed / "stopped", tmp_path / "run"))
+    whole = Run(folder).summary
+    assert (folder / STAGES[2]).is_file()  # decided, not scored
+    for name in (STAGES[2], STAGES[3], "scores/000002.parquet", "scores/000007.parquet"):
+        (folder / name).write_bytes(b"not to be read")
+    assert Run(folder).summary == whole
+    assert len(Run(folder).stages) == 2
+    Run(folder).report()
+    (folder / "variants.json").write_bytes(b"{}")  # what is no stage belongs to a run that has ended
+    assert refusal(lambda: Run(folder).summary).startswith(f"{folder / 'variants.json'} is not one of the files")
+
+
 # --- what changed is refused and named
 
 
@@ -115,12 +159,18 @@ def test_each_of_300_flipped_bytes_is_refused_and_its_file_named(folder: Path) -
 
 @cases(200)
 @given(
-    name=st.sampled_from([*SEALED, SEAL]),
+    of=st.sampled_from(
+        [*(("other", name) for name in [*SEALED, SEAL])]
+        + [(run, name) for run, names in IN_STAGES.items() for name in [*names, SEAL]]
+    ),
     position=st.integers(0, 1 << 20),
     change=st.one_of(st.integers(1, 255), st.sampled_from(["cut", "empty", "added", "double"])),
 )
-def test_whatever_is_done_to_a_file_is_refused(sealed: Path, name: str, position: int, change: int | str) -> None:
-    path = sealed / "other" / name
+def test_whatever_is_done_to_a_file_is_refused(
+    sealed: Path, of: tuple[str, str], position: int, change: int | str
+) -> None:
+    run, name = of
+    path = sealed / run / name
     content = path.read_bytes()
     end = position % len(content)
     try:
@@ -129,7 +179,7 @@ def test_whatever_is_done_to_a_file_is_refused(sealed: Path, name: str, position
         else:
             added = content[:end] + b" " + content[end:]
             path.write_bytes({"cut": content[:end], "empty": b"", "added": added, "double": content * 2}[change])
-        check_refused(sealed / "other", name)
+        check_refused(sealed / run, name)
     finally:
         path.write_bytes(content)
 

@@ -23,6 +23,7 @@ from rote.scheme import Scheme
 from rote.store.files import FORMAT, locked, now
 from rote.store.manifest import Manifest, NearSearch, Sampling, ScannedWindows, Source, SweptLengths, made_with
 from rote.store.run import add_shard, begin, finish, has_shard
+from rote.store.seal import SEAL
 from rote.store.stages import Refined
 from rote.store.table import CandidateColumns, NearColumns, ShardFacts
 from rote.tokens import Example
@@ -67,7 +68,7 @@ def resumable(folder: Path) -> Iterator[None]:
         if not (folder / "manifest.json").exists():
             return f"nothing stored yet in {folder}. Run the same command again to go on."
         run = Run.open(folder)
-        readable = " rote report shows what they say already." if run.manifest.refined and run.stages else ""
+        readable = " rote report shows what they say already." if run.stages and (folder / SEAL).is_file() else ""
         return f"{run.progress()} in {folder}. Run the same command again to go on.{readable}"
 
     with stopping(left):
