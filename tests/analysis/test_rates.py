@@ -22,7 +22,8 @@ from rote.analysis.rates import LeftOut, audit, log_prob_bounds, np_rates, rates
 from rote.errors import InputError
 from rote.odds import wilson
 from rote.store.files import plain
-from rote.store.summary import Audit, BorderTokens, NearTau, Passing, Rate, Rates, RepetitionRates, SplitRates
+from rote.store.stages import Audit
+from rote.store.summary import BorderTokens, NearTau, Passing, Rate, Rates, RepetitionRates, SplitRates
 from tests.cases import all_cases, cases
 from tests.reference import rates as reference
 from tests.reference.odds import share_at_most

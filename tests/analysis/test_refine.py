@@ -129,7 +129,7 @@ def test_tiles_of_even_windows_overlap_by_less_than_a_stride() -> None:
 
 
 def check_closer(spans: list[Span], scored: dict[int, Scored], number: int, tau: float, rule: Rule) -> list[int]:
-    chosen = closer(placed(spans), table(spans, scored), tau, number).tolist()
+    chosen: list[int] = closer(placed(spans), table(spans, scored), tau, number).tolist()
     assert chosen == reference.closer(spans, scored, tau, number, rule)
     assert chosen == sorted({*chosen})
     assert not {*chosen} & scored.keys()  # a window is scored once
@@ -178,6 +178,19 @@ def test_nothing_is_looked_at_where_no_token_is_foreseen() -> None:
     assert len(check_closer(spans, scored, 1, 0.001, STRICT)) == 2  # the most promising third of six gaps in any case
     for number in range(2, CLOSER + 1):
         assert check_closer(spans, scored, number, 0.001, STRICT) == []
+
+
+@pytest.mark.usefixtures("strict")
+def test_how_far_windows_reach_is_learnt_from_those_that_did() -> None:
+    """One came out 10 above its promise, so others may by 15: -12.5 is looked at, -16 is not, and tau is 1."""
+    spans = [(4 * number, 4 * number + 20) for number in range(21)]
+    like = {0: -1.0, 5: -1.0, 10: -1.25, 15: -1.25, 20: -3.0, 2: 0.0}
+    ends = [*range(2, 21, 2)]
+    scored = {
+        window: Scored(int(window == 2), [10 * each], [[each] * 10], [each] * 10, ends) for window, each in like.items()
+    }
+    assert tiles(placed(spans)).tolist() == [0, 5, 10, 15, 20]
+    assert check_closer(spans, scored, 2, 1.0, STRICT) == [1, 3, 7, 12]
 
 
 # --- the audit

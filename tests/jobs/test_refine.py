@@ -21,10 +21,12 @@ from polars.testing import assert_frame_equal
 
 import rote
 from rote import InputError, Near, Refine, Run, RunError, Scheme, Windows
+from rote.analysis.refine import closer
 from rote.jobs import engine
 from rote.jobs import refine as job
 from rote.store.seal import ASIDE, SEAL
-from rote.store.summary import Audit, Summary
+from rote.store.stages import Audit
+from rote.store.summary import Summary
 from tests.cases import all_cases
 from tests.cli.command import rote_here, rote_process
 from tests.jobs.support import files, same_table, wait_for_shards
@@ -356,7 +358,7 @@ def test_stopped_while_a_stage_is_decided(
     undisturbed: Run, again: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is sealed then, so nothing can be read, and nobody says so."""
-    decide = job.closer
+    decide = closer
 
     def deciding(places: Any, scores: Any, tau: float, number: int) -> Any:
         if number == 2:
@@ -533,7 +535,7 @@ def test_what_does_not_go_with_stages(model: Any, passage: str, tmp_path: Path) 
             rote.scan(model, passage, out=tmp_path / "run", **{**HOW, "refine": wrong})
     for options in ({"audit": -1}, {"audit_seed": -1}, {"audit": 2.5}, {"audit": "many"}):
         with pytest.raises(InputError, match=next(iter(options))):
-            Refine(**options)  # type: ignore[arg-type]
+            Refine(**options)
     assert not (tmp_path / "run").exists()
 
 
