@@ -32,6 +32,7 @@ from rote.analysis.summary import THRESHOLDS, left_out_of
 from rote.errors import InputError, RunError
 from rote.frames import FrameKind, frame_of
 from rote.jobs.open import Run, RunLike, as_run, several
+from rote.jobs.passages import refuse_incomparable
 from rote.jobs.report import write_page
 from rote.options import Option, folder_of, require_tau, require_whole, typed_path
 from rote.report.page.comparison import render_comparison
@@ -238,64 +239,6 @@ def open_sides(given: RunLike | Sequence[RunLike]) -> list[Side]:
     for run in runs:
         _ = run.summary  # refuses one that is unfinished
     return [Side(key, run, scheme) for key, (run, scheme) in zip(string.ascii_uppercase, named, strict=False)]
-
-
-def refuse_incomparable(runs: Sequence[Run]) -> None:
-    """Raise an InputError that names every field in which a run's passages differ from the first run's."""
-    first = runs[0]
-    problems = [problem for run in runs[1:] for problem in _different_passages(first, run)]
-    if problems:
-        raise InputError(
-            "these runs did not measure the same passages, so they cannot be compared:\n  "
-            + "\n  ".join(problems)
-            + "\nCompare runs over the same text and windows, or over the same examples."
-        )
-
-
-def _different_passages(first: Run, other: Run) -> Iterator[str]:
-    one, two = dict(_passage_fields(first.manifest)), dict(_passage_fields(other.manifest))
-    for field in one | two:
-        if one.get(field) == two.get(field):
-            continue
-        if field == "source.sha256" and one["kind"] == two["kind"] == "score" and _same_examples(first, other):
-            continue
-        yield (
-            f"{field}: {first.folder} has {_value(first, field, one.get(field))}, "
-            f"{other.folder} has {_value(other, field, two.get(field))}"
-        )
-
-
-def _passage_fields(manifest: Manifest) -> Iterator[tuple[str, Any]]:
-    """What decides which passages a run measured, and where their prefixes end."""
-    yield "kind", manifest.kind
-    yield "source.sha256", manifest.source.sha256
-    yield "source.normalised", manifest.source.steps or None
-    if manifest.source.examples is not None:
-        yield "source.examples", manifest.source.examples
-    if manifest.windows is not None:
-        for name, value in plain(manifest.windows).items():
-            yield f"windows.{name}", value
-
-
-def _value(run: Run, field: str, value: Any) -> str:
-    if field == "source.sha256":
-        return f"{value[:16]}… ({run.manifest.source.name})"
-    return "nothing" if value is None else repr(value)
-
-
-def _same_examples(first: Run, other: Run) -> bool:
-    """Whether two score runs with different tokenizers hold the same texts under the same ids.
-
-    Where their tokens end, a long text is cut off: of two texts that are the same, one begins with the other.
-    """
-    if first.manifest.model.tokenizer == other.manifest.model.tokenizer:
-        return False
-    one, two = first.texts.decoded, other.texts.decoded
-    return list(one) == list(two) and all(_begin_alike("".join(one[key]), "".join(two[key])) for key in one)
-
-
-def _begin_alike(one: str, two: str) -> bool:
-    return bool(one and two) and (one.startswith(two) or two.startswith(one))
 
 
 def differing(sides: Sequence[Side]) -> dict[str, dict[str, Any]]:

@@ -9,12 +9,13 @@ from typing import Any
 
 from rote.report.keys import derived, key_of, mark, number_in
 from rote.report.text import numbers
+from rote.report.text.near import near_caption, near_rows, verbatim_elsewhere
+from rote.report.text.stages import compared_stages
 from rote.store.comparison import (
     ComparedRun,
     ComparisonResult,
     Moved,
     MovedPassage,
-    NearFixed,
     Pair,
     RunOfSet,
     VerbatimElsewhere,
@@ -66,7 +67,7 @@ def notes(result: ComparisonResult) -> list[str]:
         if result.common_windows is not None:
             why = "not every run scored them (left out of a scan in stages, or dropped at the text's end)"
         remarks.append(f"Left out of everything but the first tables, because {why}: {listed}.")
-    remarks += [_stages_note(run, result.tau) for run in result.runs if run.left_out]
+    remarks += [compared_stages(run, result.tau) for run in result.runs if run.left_out]
     doubted: dict[float, list[tuple[str, int]]] = {}
     for run in result.runs:
         if count := run.rates.near_tau.count:
@@ -84,27 +85,6 @@ def notes(result: ComparisonResult) -> list[str]:
             f"{_of_each(stopped, unit)}."
         )
     return remarks
-
-
-def _stages_note(run: ComparedRun, tau: float) -> str:
-    """What a scan in stages left out, and what follows for its numbers."""
-    staged, audit = run.staged, run.audit
-    assert staged is not None
-    assert audit is not None
-    ended = ""
-    if staged.ended < staged.stages:
-        ended = f", {numbers.count(staged.ended)} of {numbers.counted(staged.stages, 'stage')} have ended"
-    scored = f"{numbers.count(staged.scored)} of {numbers.counted(staged.windows, 'window')} have a number{ended}"
-    bound = "nothing bounds how many of the others reach τ"
-    if audit.drawn:
-        bound = (
-            f"of the {numbers.count(audit.left_out)} left out before its audit at most {numbers.percent(audit.bound)} "
-            f"reach τ = {numbers.setting(tau)} (95% confidence)"
-        )
-    return (
-        f"{run.key} is a scan in stages: {scored}; {bound}. Its rates run from what was found to what that allows, "
-        "and its coverage is at least what is told."
-    )
 
 
 def runs_table(result: ComparisonResult) -> list[list[str]]:
@@ -235,7 +215,7 @@ def near_tables(result: ComparisonResult, *, intervals: bool = True) -> list[tup
     near, unit = result.near, result.unit
     if near is None:
         return []
-    tables = [(_near_caption(group, unit), _near_rows(group)) for group in near.fixed]
+    tables = [(near_caption(group, unit), near_rows(group)) for group in near.fixed]
     elsewhere: dict[str, dict[str, VerbatimElsewhere]] = {}
     for share in near.verbatim_elsewhere:
         elsewhere.setdefault(share.run, {})[share.other] = share
@@ -244,7 +224,7 @@ def near_tables(result: ComparisonResult, *, intervals: bool = True) -> list[tup
     others = [run.key for run in result.runs if any(run.key in own for own in elsewhere.values())]
     rows = [["Unlocked in", f"{unit.capitalize()}s", *others]]
     for key, own in elsewhere.items():
-        cells = [_elsewhere(own[other], intervals) if other in own else numbers.MISSING for other in others]
+        cells = [verbatim_elsewhere(own[other], intervals) if other in own else numbers.MISSING for other in others]
         rows.append([key, numbers.count(next(iter(own.values())).unlocked), *cells])
     sure = ", with 95% intervals" if intervals else ""
     return [
@@ -261,34 +241,6 @@ def near_alone(result: ComparisonResult) -> str:
         f"No other run counts the same as near, under the same scheme, as {', '.join(alone)}; bounds are compared only "
         "between runs that do."
     )
-
-
-def _near_caption(group: NearFixed, unit: str) -> str:
-    edits = f"Within {numbers.counted(group.tolerance or 0, 'edit')}, by the lower bound"
-    if not group.fixed_examples:
-        return edits
-    every = numbers.counted(group.fixed_examples, unit)
-    return f"{edits}; means over the {every} near-verbatim extractable in all of these"
-
-
-def _near_rows(group: NearFixed) -> list[list[str]]:
-    rows = [["", "Near-verbatim", "Verbatim", "Undecided"]]
-    rows[0] += ["Mean lower bound", "Mean p_z"] if group.fixed_examples else []
-    for model in group.models:
-        row = [model.model, numbers.percent(model.near.rate), numbers.percent(model.verbatim.rate)]
-        row.append(numbers.count(model.undecided))
-        if group.fixed_examples:
-            row += [numbers.chance(model.fixed.mean_lower), numbers.chance(model.fixed.mean_p_z)]
-        rows.append(row)
-    return rows
-
-
-def _elsewhere(share: VerbatimElsewhere, interval: bool) -> str:
-    count = numbers.count(share.count)
-    if not share.unlocked:
-        return count
-    low, high = map(numbers.percent, share.interval)
-    return f"{count} ({numbers.percent(share.rate)}{f', {low} to {high}' if interval else ''})"
 
 
 def moved_facts(passage: MovedPassage, *, gain: bool) -> list[tuple[str, str]]:

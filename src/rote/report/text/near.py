@@ -10,6 +10,7 @@ from typing import Any
 
 from rote.report.keys import mark
 from rote.report.text import numbers
+from rote.store.comparison import NearFixed, VerbatimElsewhere
 from rote.store.manifest import NearSearch
 from rote.store.run import Finished
 from rote.store.summary import NearRate, NearSummary
@@ -215,3 +216,34 @@ def _each(near: NearSummary, unit: str) -> str:
 
 def _card(name: str, value: str, note: str) -> dict[str, str]:
     return {"name": name, "value": value, "note": note}
+
+
+def near_caption(group: NearFixed, unit: str) -> str:
+    """What runs whose searches can be compared count as near."""
+    edits = f"Within {numbers.counted(group.tolerance or 0, 'edit')}, by the lower bound"
+    if not group.fixed_examples:
+        return edits
+    every = numbers.counted(group.fixed_examples, unit)
+    return f"{edits}; means over the {every} near-verbatim extractable in all of these"
+
+
+def near_rows(group: NearFixed) -> list[list[str]]:
+    """Such runs beside one another."""
+    rows = [["", "Near-verbatim", "Verbatim", "Undecided"]]
+    rows[0] += ["Mean lower bound", "Mean p_z"] if group.fixed_examples else []
+    for model in group.models:
+        row = [model.model, numbers.percent(model.near.rate), numbers.percent(model.verbatim.rate)]
+        row.append(numbers.count(model.undecided))
+        if group.fixed_examples:
+            row += [numbers.chance(model.fixed.mean_lower), numbers.chance(model.fixed.mean_p_z)]
+        rows.append(row)
+    return rows
+
+
+def verbatim_elsewhere(share: VerbatimElsewhere, interval: bool) -> str:
+    """How many of what only tolerance unlocks in one run another has verbatim."""
+    count = numbers.count(share.count)
+    if not share.unlocked:
+        return count
+    low, high = map(numbers.percent, share.interval)
+    return f"{count} ({numbers.percent(share.rate)}{f', {low} to {high}' if interval else ''})"

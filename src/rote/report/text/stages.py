@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rote.report.keys import derived
 from rote.report.text import numbers
+from rote.store.comparison import ComparedRun
 from rote.store.run import Finished
 from rote.store.stages import Audit, Staged
 
@@ -65,4 +66,25 @@ def stages_doubt(run: Finished) -> str:
     return (
         "Of all windows of this text at this stride, some were left out and have no number: rates run from what was "
         f"found to {upper}, and coverage is a lower value."
+    )
+
+
+def compared_stages(run: ComparedRun, tau: float) -> str:
+    """What a scan in stages left out, and what follows for its numbers."""
+    staged, audit = run.staged, run.audit
+    assert staged is not None
+    assert audit is not None
+    ended = ""
+    if staged.ended < staged.stages:
+        ended = f", {numbers.count(staged.ended)} of {numbers.counted(staged.stages, 'stage')} have ended"
+    scored = f"{numbers.count(staged.scored)} of {numbers.counted(staged.windows, 'window')} have a number{ended}"
+    bound = "nothing bounds how many of the others reach τ"
+    if audit.drawn:
+        bound = (
+            f"of the {numbers.count(audit.left_out)} left out before its audit at most {numbers.percent(audit.bound)} "
+            f"reach τ = {numbers.setting(tau)} (95% confidence)"
+        )
+    return (
+        f"{run.key} is a scan in stages: {scored}; {bound}. Its rates run from what was found to what that allows, "
+        "and its coverage is at least what is told."
     )
