@@ -2,15 +2,15 @@
 
     python -m benchmarks.scan                          (an hour on two CPU cores; minutes on a GPU)
     python -m benchmarks.scan gatsby planted
-    python -m benchmarks.scan mixed --model gemma3-270m.gguf --suffix 25
+    python -m benchmarks.scan mixed --model gemma3-270m.gguf --dtype float32 --suffix 25
 
 Token evaluations count everything that was fed. `of plain` is without the audit, which costs the same for any book;
 with it, in brackets. `recall`: of the windows at tau of the full scan, those that were found, audit hits not counted.
 `left out at tau` is what the audit bounds (95%) and, in brackets, what is true.
 
 The texts: Alice, which the bundled model knows by heart; Gatsby, which it never saw; Frankenstein, of which it knows
-passages of 127 tokens; Gatsby with planted passages of Alice; and one that mixes famous texts with new ones, for other
-models. The rule of `rote.analysis.refine` was made with the first four and the bundled model, and with nothing else.
+passages of 127 tokens; Gatsby with planted passages of Alice; Sherlock Holmes and Pride and Prejudice, which are known
+like Frankenstein; and one that mixes famous texts with new ones, for other models.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ TEXTS: dict[str, Callable[[], str]] = {
     "gatsby": lambda: (BOOKS / "gatsby.txt").read_text(encoding="utf-8"),
     "frankenstein": lambda: (BOOKS / "frankenstein.txt").read_text(encoding="utf-8"),
     "planted": planted,
+    "sherlock": lambda: (BOOKS / "sherlock-holmes.txt").read_text(encoding="utf-8"),
+    "pride": lambda: (BOOKS / "pride-and-prejudice.txt").read_text(encoding="utf-8"),
     "mixed": lambda: Path(__file__).with_name("mixed.txt").read_text(encoding="utf-8"),
 }
 PROCEDURES: dict[str, dict[str, Any]] = {
@@ -52,14 +54,15 @@ def main() -> None:
     parser.add_argument("texts", nargs="*", metavar="TEXT", help=f"some of {', '.join(TEXTS)}; default: the first four")
     parser.add_argument("--model", default="bundled")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--dtype", default="auto")
     parser.add_argument("--suffix", type=int, default=50)
     parser.add_argument("--stride", type=int, default=10)
     parser.add_argument("--tau", type=float, default=1e-3)
     options = parser.parse_args()
-    model = rote.load(options.model, rote.ModelOptions(device=options.device))
+    model = rote.load(options.model, rote.ModelOptions(device=options.device, dtype=options.dtype))
     identity = model.identity()
     print(
-        f"{identity.title} on {identity.device}, torch {torch.__version__}, Python {platform.python_version()}, ",
+        f"{identity.title} in {identity.dtype} on {identity.device}, torch {torch.__version__}, Python {platform.python_version()}, ",
         end="",
     )
     cut = f"windows of 50 + {options.suffix} tokens, stride {options.stride}, tau {options.tau}"
