@@ -61,10 +61,8 @@ def main() -> None:
     options = parser.parse_args()
     model = rote.load(options.model, rote.ModelOptions(device=options.device, dtype=options.dtype))
     identity = model.identity()
-    print(
-        f"{identity.title} in {identity.dtype} on {identity.device}, torch {torch.__version__}, Python {platform.python_version()}, ",
-        end="",
-    )
+    print(f"{identity.title} in {identity.dtype} on {identity.device}, ", end="")
+    print(f"torch {torch.__version__}, Python {platform.python_version()}, ", end="")
     cut = f"windows of 50 + {options.suffix} tokens, stride {options.stride}, tau {options.tau}"
     print(f"{os.cpu_count()} CPU cores; {cut}")
     print(
