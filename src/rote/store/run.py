@@ -291,7 +291,7 @@ class StoredRun:
 
     def shards(self) -> list[Path]:
         """Of a scan in stages: those of the stages that have ended."""
-        if self.manifest.refined is None:
+        if not stages_in(self.folder):
             return shards_in(self.folder)
         count = sum(stage.shards(self.manifest.shard_examples) for stage in self.stages)
         return [_shard(self.folder, shard) for shard in range(count)]
