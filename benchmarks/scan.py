@@ -2,11 +2,13 @@
 
     python -m benchmarks.scan                          (an hour on two CPU cores; minutes on a GPU)
     python -m benchmarks.scan gatsby planted
-    python -m benchmarks.scan mixed --model gemma3-270m.gguf --dtype float32 --suffix 25
+    python -m benchmarks.scan mixed --model gemma3-270m.gguf --suffix 25 --replay
 
 Token evaluations count everything that was fed. `of plain` is without the audit, which costs the same for any book;
 with it, in brackets. `recall`: of the windows at tau of the full scan, those that were found, audit hits not counted.
 `left out at tau` is what the audit bounds (95%) and, in brackets, what is true.
+
+With `--replay`, only the full scan is made, and the stages choose from its rows, as they would from their own.
 
 The texts: Alice, which the bundled model knows by heart; Gatsby, which it never saw; Frankenstein, of which it knows
 passages of 127 tokens; Gatsby with planted passages of Alice; Sherlock Holmes and Pride and Prejudice, which are known
@@ -26,11 +28,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import torch
 
 import rote
 from benchmarks.planted import planted
+from rote.analysis.refine import CLOSER, choice
 from rote.models.base import BUNDLED_TEXT
+from rote.store.stages import PLACES, Refined
 
 BOOKS = Path("training/data/books")
 TEXTS: dict[str, Callable[[], str]] = {
@@ -58,6 +63,7 @@ def main() -> None:
     parser.add_argument("--suffix", type=int, default=50)
     parser.add_argument("--stride", type=int, default=10)
     parser.add_argument("--tau", type=float, default=1e-3)
+    parser.add_argument("--replay", action="store_true", help="one full scan, and the stages of its rows")
     options = parser.parse_args()
     model = rote.load(options.model, rote.ModelOptions(device=options.device, dtype=options.dtype))
     identity = model.identity()
@@ -72,7 +78,7 @@ def main() -> None:
     for name in options.texts or list(TEXTS)[:4]:
         truth: dict[str, float] = {}
         plain, text = 0, TEXTS[name]()
-        for procedure, how in PROCEDURES.items():
+        for procedure, how in {"plain": {}}.items() if options.replay else PROCEDURES.items():
             with tempfile.TemporaryDirectory() as folder:
                 ends, began = list[float](), time.perf_counter()
                 run = rote.scan(
@@ -94,6 +100,26 @@ def main() -> None:
                 f"| {missed} | {f'{ends[0] - began:.0f}' if ends else '-'} | {seconds:.0f} |",
                 flush=True,
             )
+            if options.replay:
+                rows = replayed(run.scores, options.tau)
+                hits = rows.filter(rows["example_id"].is_in(list(truth))).height
+                cost = int(rows["token_evals"].sum())
+                print(
+                    f"| {name} | in stages, replayed | {rows.height:,} | {hits:,} | {cost:,} | {cost / plain:.1%} ",
+                    end="",
+                )
+                print(f"| {hits / len(truth) if truth else 1.0:.2%} | | | |", flush=True)
+
+
+def replayed(rows: pl.DataFrame, tau: float) -> pl.DataFrame:
+    """The rows of a full scan that a scan in stages would have, without its audit."""
+    refined = Refined(audit=0, audit_seed=0, windows=rows.height, closer=CLOSER)
+    places, scored = rows.select(PLACES.names), rows.clear()
+    for number in range(refined.closer + 1):
+        starts = choice(places, scored, refined, tau, number)[1]
+        stage = rows.filter(rows["start"].is_in(starts)).with_columns(stage=pl.lit(number, dtype=pl.Int16))
+        scored = pl.concat([scored, stage]).sort("start")
+    return scored
 
 
 def _note(ends: list[float], run: rote.Run) -> None:
