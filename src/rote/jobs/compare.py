@@ -23,7 +23,7 @@ from rote.analysis.compare import (
     near_comparison,
     paired,
     whole_difference,
-)
+)  # fmt: skip
 from rote.analysis.coverage import coverage, merge_spans, spans
 from rote.analysis.groups import documents_of, sampled_rates, with_origin
 from rote.analysis.near.rates import near_rates
@@ -32,7 +32,7 @@ from rote.analysis.summary import THRESHOLDS, left_out_of
 from rote.errors import InputError, RunError
 from rote.frames import FrameKind, frame_of
 from rote.jobs.open import Run, RunLike, as_run, several
-from rote.jobs.passages import refuse_incomparable
+from rote.jobs.passages import refuse_incomparable, refuse_nothing_scored_in_all
 from rote.jobs.report import write_page
 from rote.options import Option, folder_of, require_tau, require_whole, typed_path
 from rote.report.page.comparison import render_comparison
@@ -181,7 +181,7 @@ def compare(
         tables[side.key] = rows.drop(_HEAVY)
     staged = any(run.left_out for run in described)
     if staged:
-        _refuse_nothing_scored_in_all(tables)
+        refuse_nothing_scored_in_all(tables)
     aligned, unpaired = common(tables)
     if staged:
         stretches = [_unshared(side, aligned[side.key]) for side in sides]
@@ -264,14 +264,6 @@ def _refuse_undecided(side: Side, rows: pl.DataFrame, tau: float) -> None:
         extractable(rows, tau)
     except InputError as error:
         raise InputError(f"{side.run.folder}: {error}") from error
-
-
-def _refuse_nothing_scored_in_all(tables: Mapping[str, pl.DataFrame]) -> None:
-    if not set.intersection(*(set(table["example_id"]) for table in tables.values())):
-        raise InputError(
-            "no window was scored in all of these runs: a scan in stages chooses its own. Let them go on, with the "
-            "commands that made them, or scan the text in full."
-        )
 
 
 def _common_windows(sides: Sequence[Side]) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import polars as pl
 
 from rote.errors import InputError
 from rote.jobs.open import Run
@@ -67,3 +69,11 @@ def _same_examples(first: Run, other: Run) -> bool:
 
 def _begin_alike(one: str, two: str) -> bool:
     return bool(one and two) and (one.startswith(two) or two.startswith(one))
+
+
+def refuse_nothing_scored_in_all(tables: Mapping[str, pl.DataFrame]) -> None:
+    if not set.intersection(*(set(table["example_id"]) for table in tables.values())):
+        raise InputError(
+            "no window was scored in all of these runs: a scan in stages chooses its own. Let them go on, with the "
+            "commands that made them, or scan the text in full."
+        )

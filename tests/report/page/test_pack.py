@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.report.page import pack as packing
-from rote.report.page.pack import TABLE, VERDICTS, PackedPage, PackedRun, pack, printed, varints
+from rote.report.page.pack import TABLE, VERDICTS, PackedPage, PackedRun, pack, varints
+from rote.report.page.printed import printed
 from rote.report.text import numbers
 from tests.cases import cases
 from tests.report.runs import search
