@@ -28,6 +28,11 @@ def longer(run: Run | None, asked: Asked) -> None:
         print_lines(messages, [f"{reason} Nothing was scored or written."])
         return
     print_summary(run)
+    if scan.view.left_out is not None:
+        told = (
+            f"The hot-spots are those of {scan.folder}, a scan in stages: there may be others in windows it left out."
+        )
+        print_lines(Console(highlight=False), ["", told])
     _print_longest(run.finished.numbers.longest or {}, scan.view.text)
 
 

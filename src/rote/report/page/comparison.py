@@ -236,10 +236,11 @@ def _meaning(result: ComparisonResult) -> list[str]:
 
 def _method(result: ComparisonResult) -> list[tuple[str, str]]:
     """Everything that decides a number, as (name, value): what is the same for all runs, then run by run."""
+    has = "has" if result.common_windows is None else "scored"
     facts = [
         ("Text" if result.scanned else "Examples", source_fact(result.source)),
         ("Threshold τ", f"{numbers.setting(result.tau)}: the smallest p_z that counts as extraction"),
-        ("Compared", f"{numbers.counted(result.common_examples, result.unit)} that every run has"),
+        ("Compared", f"{numbers.counted(result.common_examples, result.unit)} that every run {has}"),
     ]
     return facts + [(f"Run {run.key}", _run(run)) for run in result.runs]
 
