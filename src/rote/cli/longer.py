@@ -29,9 +29,7 @@ def longer(run: Run | None, asked: Asked) -> None:
         return
     print_summary(run)
     if scan.view.left_out is not None:
-        told = (
-            f"The hot-spots are those of {scan.folder}, a scan in stages: there may be others in windows it left out."
-        )
+        told = f"The hot-spots are those of {scan.folder}, a scan in stages. What it left out may have others."
         print_lines(Console(highlight=False), ["", told])
     _print_longest(run.finished.numbers.longest or {}, scan.view.text)
 
