@@ -21,9 +21,8 @@ from polars.testing import assert_frame_equal
 
 import rote
 from rote import InputError, Near, Refine, Run, RunError, Scheme, Windows
-from rote.analysis.refine import closer
+from rote.analysis import refine as rule
 from rote.jobs import engine
-from rote.jobs import refine as job
 from rote.store.seal import ASIDE, SEAL
 from rote.store.stages import Audit
 from rote.store.summary import Summary
@@ -165,7 +164,7 @@ def test_the_numbers_are_those_of_a_full_scan_and_a_bad_rule_is_exposed(
         assert rate.interval == [rate.rate, rate.rate_upper]
     assert [summary.staged.ended for summary in told if summary.staged] == ends(honest)
 
-    monkeypatch.setattr(job, "closer", lambda places, scores, tau, number: np.zeros(0, dtype=np.int64))
+    monkeypatch.setattr(rule, "closer", lambda places, scores, tau, number: np.zeros(0, dtype=np.int64))
     bad = rote.scan(bundled, planted, out=tmp_path / "bad", windows=PLANTED, refine=Refine(audit=100))
     monkeypatch.undo()
     check_against(bad, full)
@@ -358,17 +357,17 @@ def test_stopped_while_a_stage_is_decided(
     undisturbed: Run, again: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is sealed then, so nothing can be read, and nobody says so."""
-    decide = closer
+    decide = rule.closer
 
     def deciding(places: Any, scores: Any, tau: float, number: int) -> Any:
         if number == 2:
             raise KeyboardInterrupt
         return decide(places, scores, tau, number)
 
-    monkeypatch.setattr(job, "closer", deciding)
+    monkeypatch.setattr(rule, "closer", deciding)
     with pytest.raises(KeyboardInterrupt) as stopped:
         again(tmp_path / "run")
-    monkeypatch.setattr(job, "closer", decide)
+    monkeypatch.setattr(rule, "closer", decide)
     assert stopped.value.__notes__ == [
         f"2 of 9 stages stored in {tmp_path / 'run'}. Run the same command again to go on."
     ]
