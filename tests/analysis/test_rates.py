@@ -392,9 +392,8 @@ def test_rates_of_a_scan_in_stages_are_its_rows_counted(case: tuple[list[dict[st
     seen = audit(table(scored), 0.001, left_out)
     hits = sum(each["log_prob"] >= math.log(0.001) for each, own in zip(scored, drawn, strict=True) if own)
     assert (seen.left_out, seen.drawn, seen.hits) == (left_out.windows, drawn.count(True), hits)
-    share = Fraction(hits, seen.left_out)
-    if seen.drawn < seen.left_out:
-        share = share_at_most(hits, seen.drawn, Fraction(95, 100))
+    share = share_at_most(hits, seen.drawn, Fraction(95, 100))
+    share = min(share, Fraction(hits + seen.left_out - seen.drawn, seen.left_out))
     assert seen.bound == pytest.approx(float(share), abs=1e-9)
     found = result.rate_at_tau.count - hits
     assert result.rate_at_tau.rate_upper == (found + seen.left_out * seen.bound) / windows

@@ -52,7 +52,7 @@ def test_the_summary_says_what_was_left_out(scanned: rote.Run) -> None:
     screen.print_summary(scanned, console := window(100))
     shown = " ".join(" ".join(plain(console)).split())
     assert headline(scanned.finished) in shown
-    assert "a dot (·) not looked at or left out in part" in shown
+    assert "a dot (·) not looked at in full" in shown
 
 
 def test_the_words_of_a_scan_that_left_windows_out(scanned: rote.Run) -> None:
@@ -68,7 +68,8 @@ def test_the_words_of_a_scan_that_left_windows_out(scanned: rote.Run) -> None:
     )
     assert ": at least " in lines[0]
     chosen = staged.scored - staged.audited
-    assert f"Of {staged.windows} windows, {chosen} were scored: those that tile the text, and those" in lines[1]
+    assert f"Of {staged.windows} windows, {chosen} were chosen and scored: those that tile the text, and" in lines[1]
+    assert lines[0].startswith("At least ")
     assert f"Of the {audit.left_out} others 20 were drawn at random and scored as an audit; none of these" in lines[1]
     uncertain = next(line for line in lines if line.startswith("uncertainty"))
     assert "some were left out and have no number" in uncertain
@@ -97,4 +98,4 @@ def test_the_words_of_one_that_is_stopped_and_of_one_without_an_audit(
     run = rote.scan(bundled, text, windows=CUT, refine=rote.Refine(audit=0), out=tmp_path / "unaudited")
     lines = summary_lines(run.finished)
     assert lines[0].endswith(" of the windows were scored, the others left out without an audit.")
-    assert " others were left out. So what is covered is at least" in lines[1]
+    assert " others were left out, and nothing bounds how many of them reach τ. So what is covered is" in lines[1]

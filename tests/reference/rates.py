@@ -60,6 +60,5 @@ def staged(rows: list[Row], audited: list[bool], windows: int, holds: Callable[[
         else:
             found += holds(row["log_prob"])
     left_out = windows - (len(rows) - drawn)
-    if drawn == left_out:
-        return found + hits, found + hits
-    return found + hits, found + left_out * float(share_at_most(hits, drawn, Fraction(95, 100)))
+    allowed = left_out * float(share_at_most(hits, drawn, Fraction(95, 100)))
+    return found + hits, found + min(allowed, hits + left_out - drawn)  # what was not drawn can at most all hold

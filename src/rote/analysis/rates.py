@@ -210,10 +210,8 @@ class LeftOut:
 
 
 def _share_at_most(hits: int, draws: int, total: int) -> float:
-    """The share of `total` that `hits` among its `draws` allow; known where all were drawn."""
-    if draws == total:
-        return hits / total if total else 0.0
-    return at_most(hits, draws)
+    """The share of `total` that `hits` among its `draws` allow: what was not drawn can at most all count as well."""
+    return min(at_most(hits, draws), (hits + total - draws) / total)
 
 
 class _Tally:

@@ -114,12 +114,12 @@ def _longest(scores: pl.DataFrame, left_out: LeftOut | None) -> dict[str, Longes
 
 
 def left_out_of(scores: pl.DataFrame, manifest: Manifest) -> LeftOut | None:
-    """What one scheme's rows of a scan in stages leave out; None where nothing was."""
+    """What one scheme's rows of a scan in stages leave out; None where all windows have a number, drawn or not."""
     if manifest.refined is None:
         return None
     drawn = (scores["stage"] == manifest.refined.closer + 1).to_numpy()
     windows = manifest.refined.windows - int((~drawn).sum())
-    return LeftOut(windows, drawn) if windows else None
+    return LeftOut(windows, drawn) if windows > drawn.sum() else None
 
 
 def _staged(scores: pl.DataFrame, manifest: Manifest, ended: int) -> Staged | None:

@@ -18,7 +18,7 @@ from rote.progress import Progress
 from rote.store.files import locked
 from rote.store.manifest import Manifest
 from rote.store.run import begin, finish, has_shard
-from rote.store.seal import reopen
+from rote.store.seal import put_back, reopen
 from rote.store.stages import (
     WINDOWS,
     Refine,
@@ -49,23 +49,34 @@ def plan(refine: Refine, job: Job) -> Refined:
 def complete_in_stages(
     folder: Path, manifest: Manifest, content: Mapping[str, bytes], job: Job, tell: Progress, on_stage: OnStage | None
 ) -> Run:
-    """Begin the run or go on with it, stage by stage; a stage that ends is summed up and sealed."""
+    """Begin the run or go on with it, stage by stage; a stage that ends is summed up and sealed.
+
+    Where it is stopped, what was sealed before can be read as before.
+    """
+    with locked(folder):
+        try:
+            begin(folder, manifest, content={**content, WINDOWS: place_bytes(job.examples)})
+            return _go_on(folder, manifest, job, tell, on_stage)
+        except BaseException:
+            put_back(folder)
+            raise
+
+
+def _go_on(folder: Path, manifest: Manifest, job: Job, tell: Progress, on_stage: OnStage | None) -> Run:
     refined, size = manifest.refined, manifest.shard_examples
     assert refined is not None
     windows = {window.start: window for window in job.examples}
-    with locked(folder):
-        begin(folder, manifest, content={**content, WINDOWS: place_bytes(job.examples)})
-        shards = scored = 0
-        for number in range(refined.stages):
-            reopen(folder, restored=["summary.json"])
-            stage = _stage(folder, number, manifest)
-            if number and _lacks(folder, stage, shards, size):
-                _seal_stages(folder, on_stage)
-            chosen = [windows[start] for start in stage.starts]
-            score_shards(folder, shards, chosen, job, size, tell, stage=number, before=scored)
-            shards, scored = shards + stage.shards(size), scored + len(chosen)
+    shards = scored = 0
+    for number in range(refined.stages):
         reopen(folder, restored=["summary.json"])
-        return wind_up(folder, job, tell)
+        stage = _stage(folder, number, manifest)
+        if number and _lacks(folder, stage, shards, size):
+            _seal_stages(folder, on_stage)
+        chosen = [windows[start] for start in stage.starts]
+        score_shards(folder, shards, chosen, job, size, tell, stage=number, before=scored)
+        shards, scored = shards + stage.shards(size), scored + len(chosen)
+    reopen(folder, restored=["summary.json"])
+    return wind_up(folder, job, tell)
 
 
 def _lacks(folder: Path, stage: Stage, first: int, size: int) -> bool:

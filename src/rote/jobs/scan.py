@@ -60,10 +60,10 @@ def scan(
     content, own_name = as_text(text)
     require_kind("name", name or own_name, str, "a text")
     name, asked, tell = name or own_name, as_schemes(schemes), progress or quiet
-    if stop_early and require_tau(tau) > THRESHOLDS[0]:
+    if (stop_early or refine is not None) and require_tau(tau) > THRESHOLDS[0]:
+        least, which = THRESHOLDS[0], argument("stop_early" if stop_early else "refine")
         raise InputError(
-            f"with {argument('stop_early')}, {argument('tau')} must be at most {THRESHOLDS[0]}, the lowest coverage "
-            f"threshold, not {tau}."
+            f"with {which}, {argument('tau')} must be at most {least}, the lowest coverage threshold, not {tau}."
         )
     folder = run_folder(out, name, model)
     check_context(model, windows.prefix, windows.suffix)

@@ -121,6 +121,15 @@ def reopen(folder: Path, restored: Iterable[str] = ()) -> None:
     os.replace(folder / SEAL, folder / ASIDE)
 
 
+def put_back(folder: Path) -> None:
+    """Take the seal that was put aside again, if all that it names is as it was: what was to follow did not come."""
+    if (folder / SEAL).is_file() or not (folder / ASIDE).is_file():
+        return
+    files = read_seal(folder, ASIDE).files
+    if all((folder / name).is_file() and hash_of(folder / name) == expected for name, expected in files.items()):
+        os.replace(folder / ASIDE, folder / SEAL)
+
+
 def hash_of(path: Path) -> str:
     try:
         with path.open("rb") as file:

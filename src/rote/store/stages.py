@@ -93,7 +93,7 @@ class Staged:
 class Audit:
     """Of the `left_out` windows so many were `drawn`; `hits` of these reach tau, so of all at most a share `bound`.
 
-    `bound` is the one-sided 95% Clopper-Pearson limit; where all were drawn it is their share, and 1 where none was.
+    `bound` is the one-sided 95% Clopper-Pearson limit, or less where so few were not drawn; 1 where none was drawn.
     """
 
     left_out: int
@@ -130,7 +130,7 @@ def stage_path(folder: Path, number: int) -> Path:
 
 
 def read_stage(path: Path) -> Stage:
-    return read_declared(path, Stage, "Put the right file back, or make the run anew, in another folder.")
+    return read_declared(path, Stage, "Delete it and run the command that made the run again.")
 
 
 def add_stage(folder: Path, number: int, kind: StageKind, starts: list[int]) -> Stage:

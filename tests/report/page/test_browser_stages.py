@@ -110,8 +110,8 @@ def test_what_was_left_out_is_said_where_it_was(page: Any, run: RunView) -> None
         said.add(partly)
     assert said == {True, False}
     legend, caption = page.inner_text(".legend"), page.inner_text("#strips figcaption")
-    assert "not looked at or left out in part" in legend
-    assert "grey was not looked at or left out in part" in caption
+    assert "not looked at in full" in legend
+    assert "grey was not looked at in full" in caption
 
 
 def span(told: str) -> tuple[int, int]:

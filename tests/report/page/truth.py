@@ -122,7 +122,7 @@ class Truth:
         found = sum(hit for stage, hit in own if stage != audit)
         hits, drawn = sum(hit for stage, hit in own if stage == audit), sum(stage == audit for stage, _ in own)
         left = windows - len(own) + drawn
-        return (found + (left * at_most(hits, drawn) if upper else hits)) / windows
+        return (found + (min(left * at_most(hits, drawn), hits + left - drawn) if upper else hits)) / windows
 
     @property
     def _refined(self) -> tuple[int, int]:

@@ -152,7 +152,7 @@ def _reader_caption(run: Finished, blocks: int) -> str:
         grey = "grey is in no suffix: it was not looked at."
         if left_out(run) is not None:
             grey = (
-                "grey was not looked at or left out in part: it is in no suffix, or in one of a window that has no "
+                "grey was not looked at in full: it is in no suffix, or in one of a window that has no "
                 "number, and no scored window there reaches τ."
             )
         return (
@@ -269,7 +269,8 @@ def _cards(run: Finished) -> list[list[dict[str, str]]]:
 def _rate_card(name: str, rate: Rate, of: Rates, run: Finished) -> dict[str, str]:
     if rate.rate_upper > rate.rate:
         upper = numbers.percent(rate.rate_upper)
-        why = "rows stopped early" if left_out(run) is None else "windows left out"
+        both = left_out(run)
+        why = "rows stopped early" if both is None else f"windows left out{', by the audit' if both[1].drawn else ''}"
         return _card(name, f"≥ {numbers.percent(rate.rate)}", f"at most {upper}: {why}")
     low, high = rate.interval
     note = f"{numbers.count(rate.count)} of {numbers.count(of.examples)}"

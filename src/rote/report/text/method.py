@@ -230,7 +230,7 @@ def _scored(run: Finished) -> str:
 def _early_stop(run: Finished) -> str:
     unit = run.unit
     if not run.manifest.stop_early:
-        every = f"every {unit} that was scored was," if left_out(run) is not None else f"every {unit} was scored"
+        every = f"every scored {unit} was read" if left_out(run) is not None else f"every {unit} was scored"
         return f"off: {every} to its last token"
     stopped = run.numbers.rates.stopped
     if not stopped:

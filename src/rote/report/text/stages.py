@@ -39,30 +39,33 @@ def stages_sentence(run: Finished) -> str:
         return f" The scan was made in stages, and all its {windows} were scored."
     audit, rest = both[1], numbers.count(both[1].left_out)
     why = "those that tile the text, and those that may reach τ by what was read before"
-    coverage = "So what is covered is at least what is told here."
+    coverage = "So what is covered is at least what is told here." if run.numbers.rates.rate_at_tau.count else ""
     if staged.ended < staged.stages:
         return (
             f" Of {windows}, {numbers.count(staged.scored)} were scored so far: {why}. The {rest} others have no "
             f"number yet; {numbers.count(staged.ended)} of {numbers.counted(staged.stages, 'stage')} have ended. "
             f"{coverage}"
-        )
+        ).rstrip()
     scored = numbers.count(derived(staged.scored - staged.audited, "staged/chosen", staged.scored))
     if not audit.drawn:
-        return f" Of {windows}, {scored} were scored: {why}. The {rest} others were left out. {coverage}"
+        return (
+            f" Of {windows}, {scored} were scored: {why}. The {rest} others were left out, and nothing bounds how many "
+            f"of them reach τ. {coverage}"
+        ).rstrip()
     reach = "reach" if audit.hits > 1 else "reaches"
     hits = numbers.count(audit.hits) if audit.hits else "none"
     return (
-        f" Of {windows}, {scored} were scored: {why}. Of the {rest} others {numbers.count(audit.drawn)} were drawn at "
-        f"random and scored as an audit; {hits} of these {reach} τ, so with 95% confidence at most "
+        f" Of {windows}, {scored} were chosen and scored: {why}. Of the {rest} others {numbers.count(audit.drawn)} "
+        f"were drawn at random and scored as an audit; {hits} of these {reach} τ, so with 95% confidence at most "
         f"{numbers.percent(audit.bound)} of the others do. {coverage}"
-    )
+    ).rstrip()
 
 
 def stages_doubt(run: Finished) -> str:
     """What is uncertain about the rates of a scan that left windows out."""
     both = left_out(run)
     assert both is not None
-    upper = "that all of them count" if not both[1].drawn else "what the audit allows (one-sided, 95%)"
+    upper = "what the audit allows (one-sided, 95%)" if both[1].drawn else "what it would be if all of them counted"
     return (
         "Of all windows of this text at this stride, some were left out and have no number: rates run from what was "
         f"found to {upper}, and coverage is a lower value."
@@ -78,13 +81,14 @@ def compared_stages(run: ComparedRun, tau: float) -> str:
     if staged.ended < staged.stages:
         ended = f", {numbers.count(staged.ended)} of {numbers.counted(staged.stages, 'stage')} have ended"
     scored = f"{numbers.count(staged.scored)} of {numbers.counted(staged.windows, 'window')} have a number{ended}"
-    bound = "nothing bounds how many of the others reach τ"
+    bound, most = "nothing bounds how many of the others reach τ", "what it would be if all of them did"
     if audit.drawn:
+        most = "what that allows"
         bound = (
             f"of the {numbers.count(audit.left_out)} left out before its audit at most {numbers.percent(audit.bound)} "
             f"reach τ = {numbers.setting(tau)} (95% confidence)"
         )
     return (
-        f"{run.key} is a scan in stages: {scored}; {bound}. Its rates run from what was found to what that allows, "
+        f"{run.key} is a scan in stages: {scored}; {bound}. Its rates run from what was found to {most}, "
         "and its coverage is at least what is told."
     )

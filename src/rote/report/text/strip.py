@@ -15,7 +15,7 @@ from rote.report.text import numbers
 LEVELS = 12  # one colour each: the style sheet has as many
 BELOW, UNSEEN = -1, -2  # in place of a colour: below tau, and not looked at
 _PARTS = 20  # rows of the table that says the same in words
-UNLOOKED, IN_PART = "not looked at", "not looked at or left out in part"
+UNLOOKED, IN_PART = "not looked at", "not looked at in full"
 
 
 @dataclass(frozen=True, slots=True)

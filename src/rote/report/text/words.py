@@ -46,14 +46,14 @@ def _scan_headline(run: Finished) -> str:
     share = numbers.percent(run.looked_at.share)
     seen = looked_at(run) if some else f"{share} of this text’s characters were looked at."
     if even and even.characters:
-        which = _all_of(_even_windows(run), total, "comes", "come", unit)
+        which = _least(_all_of(_even_windows(run), total, "comes", "come", unit), some and run.complete)
         covered = (
             f"{'at least ' if some and even.share_of_looked_at != 1 else ''}{numbers.percent(even.share_of_looked_at)}"
         )
         seen = seen if some else f"{share} of this text was looked at."
         return f"{which} out with even odds (p ≥ 50%): {covered} of the characters looked at; {seen}"
     if extracted:
-        which = _all_of(extracted, total, "can", "can", unit)
+        which = _least(_all_of(extracted, total, "can", "can", unit), some and run.complete)
         none = "No scored window" if some else "No window"
         return f"{none} comes out with even odds, but {which[0].lower()}{which[1:]} be extracted at τ = {tau}; {seen}"
     if some:
@@ -70,6 +70,11 @@ def _all_of(count: int, total: int, one: str, several: str, unit: str = "window"
     if count == total:
         return f"All {numbers.counted(count, unit)} {several}"
     return f"{numbers.count(count)} of {numbers.counted(total, unit)} {one if count == 1 else several}"
+
+
+def _least(which: str, some: bool) -> str:
+    """A count that windows without a number may add to."""
+    return f"At least {which}" if some and not which.startswith(("All", "The only")) else which
 
 
 def _even_windows(run: Finished) -> int:
@@ -200,9 +205,9 @@ def _scan_lede(run: Finished, tau: str) -> str:
     up_to = "up to " if windows.unit == "characters" else ""
     prefix, suffix = (up_to + numbers.length(each, windows.unit) for each in (windows.prefix, windows.suffix))
     prompt = f"Prompted with {prefix} of the text, the model goes on with exactly the next {suffix}"
-    share = (
-        f"{numbers.count(extracted.count)} of {numbers.counted(rates.examples, 'window')} ({numbers.rate(extracted)})"
-    )
+    least = "at least " if left_out(run) else ""
+    every = numbers.counted(rates.examples, "window")
+    share = f"{least}{numbers.count(extracted.count)} of {every} ({numbers.rate(extracted)})"
     if even and even.characters:
         return (
             f"{prompt}, with a probability of at least 50% per generation, in windows whose suffixes cover "
@@ -232,7 +237,8 @@ def provenance(run: Finished, best: NDArray[np.float64] | None = None) -> list[t
         *prompt_facts(run),
         *sample_facts(run),
     ]
-    rates, doubt = run.numbers.rates, numeric_doubt(run.numbers.rates, run.unit)
+    rates = run.numbers.rates
+    doubt = numeric_doubt(rates, "scored window" if left_out(run) else run.unit)
     if not run.scanned:
         low, high = rates.rate_at_tau.interval
         pooled = ", all groups together" if leading_groups(run) else ""
