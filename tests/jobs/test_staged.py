@@ -134,9 +134,9 @@ def test_an_audit_that_avoids_what_was_missed_is_named(copy: Path, full: Run) ->
 
 def test_a_stage_that_was_chosen_otherwise_is_named(copy: Path, full: Run) -> None:
     run = Run(copy)
-    swap(copy, 1, run.stages[1].starts[0], rows_at(full, left_out(run)).row(0, named=True))
+    swap(copy, 2, run.stages[2].starts[0], rows_at(full, left_out(run)).row(0, named=True))
     forge(copy)
-    assert "the windows of stage 1 (closer) are not those that are chosen" in rote.verify(copy).verdict
+    assert "the windows of stage 2 (closer) are not those that are chosen" in rote.verify(copy).verdict
 
 
 def test_rows_and_stages_must_name_the_same_windows(copy: Path) -> None:

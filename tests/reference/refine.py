@@ -91,7 +91,7 @@ def learnt(
     """How far windows may come out above their promise, by whether their neighbours are close."""
     tokens = sum(len(each.ends) for each in scored.values()) / len(scored)
     reach = {False: rule.reach[0] * tokens, True: rule.reach[1] * tokens}
-    for stage in range(1, number):
+    for stage in range(2, number):
         before = {window: each for window, each in scored.items() if each.stage < stage}
         for window, each in scored.items():
             if each.stage == stage and max(each.log_probs) >= math.log(tau) - rule.nearly * tokens:
@@ -109,7 +109,7 @@ def closer(spans: Sequence[Span], scored: Mapping[int, Scored], tau: float, numb
             value, close, gap = promise(spans, scored, window, rule)
             gaps.setdefault(gap, {})[window] = (value, close)
     in_any_case: list[Span] = []
-    if number == 1:
+    if number == 2:
         by_promise = sorted(gaps, key=lambda gap: (-max(value for value, _ in gaps[gap].values()), gap))
         in_any_case = by_promise[: max(rule.least, len(gaps) // rule.first)]
     chosen = []

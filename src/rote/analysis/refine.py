@@ -22,7 +22,11 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 CLOSER = 7
-"""Stages between tiles and audit. A gap between tiles is halved down to its last window in four or five."""
+"""Stages between the first and the audit: the other tiles, and six looks. A gap between tiles is halved to its last
+window in four or five."""
+
+FIRST_LOOK = 2
+"""The number of the stage that looks closer for the first time."""
 
 FLOOR = -12.0
 """A token counts as no less likely: one that the model did not foresee says little about the others."""
@@ -53,8 +57,8 @@ def choice(
 ) -> tuple[StageKind, list[int]]:
     """What stage `number` is, and the starts of its windows, given the rows of those before it."""
     kind: StageKind
-    if number == 0:
-        kind, chosen = "tiles", tiles(places)
+    if number < FIRST_LOOK:  # every other tile first: the whole text is on the screen in half the time
+        kind, chosen = "tiles", tiles(places)[number::FIRST_LOOK]
     elif number <= refined.closer:
         kind, chosen = "closer", closer(places, scores, tau, number)
     else:
@@ -91,7 +95,7 @@ def closer(places: pl.DataFrame, scores: pl.DataFrame, tau: float, number: int) 
     read = _Read(places, scores)
     tokens = read.tokens
     reach = [each * tokens for each in REACH]
-    for stage in range(1, number):  # what was seen, as it was then
+    for stage in range(FIRST_LOOK, number):  # what was seen, as it was then
         before, then = (_Read(places, scores.filter(pl.col("stage").is_between(low, stage - own)))
                         for low, own in ((0, 1), (stage, 0)))  # fmt: skip
         if not then.windows.size:
@@ -106,7 +110,7 @@ def closer(places: pl.DataFrame, scores: pl.DataFrame, tau: float, number: int) 
         return left
     promised = _promises(places, read, left)
     may = promised.value >= math.log(tau) - np.where(promised.close, reach[1], reach[0])
-    if number == 1:
+    if number == FIRST_LOOK:
         may |= _most_promising(promised)
     return left[may if number == CLOSER else _middlemost(promised, left, may)]
 

@@ -48,7 +48,7 @@ RefineIf = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Refined(Refine):
-    """How a scan was made in stages; it has so many `windows` in all, and `closer` stages between tiles and audit."""
+    """How a scan was made in stages; it has so many `windows` in all, and `closer` stages between first and audit."""
 
     audit: int
     audit_seed: int
