@@ -125,8 +125,7 @@ class Watch:
                 assert (log_mass, ceil, final) == shown.pop((step, child))
             else:
                 assert log_mass < math.log(1e-6) + 2 * CLOSE
-        # Where children are not asked for, nothing says which tokens were listed; those that were not are not shown.
-        assert found.children is None or not shown
+        assert not shown
 
     def children(self, found: spines.Expansion, expected: dict[Any, float], last: int) -> None:
         """The open children are there, each once, with their masses; those that are not listed together."""

@@ -104,7 +104,7 @@ def expand(
     sums = offspring.sums(metric, batch, path, len(starts)).cpu().numpy()
     shown = _by_row(offspring.shown(metric, batch), len(starts))
     opened = _by_row(offspring.still_open(metric, batch), len(starts)) if children else None
-    listed = offspring.listed(batch) if children else None
+    listed = offspring.listed(batch)
     verbatim = None if verbatim is None else verbatim.to(torch.device("cpu"))
     states = batch.state.cpu().numpy()
     paths, takes = torch.stack([path, taken]).cpu().numpy()
