@@ -178,7 +178,8 @@ except PackageNotFoundError:  # run from a checkout that is not installed, as on
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+        home = import_module(_HOME[name])
+        return getattr(home, name) if hasattr(home, name) else import_module(f"{_HOME[name]}.{name}")
     raise AttributeError(f"module 'rote' has no attribute {name!r}")
 
 

@@ -18,7 +18,7 @@ ASKED = {
     "rote scan --ne": {"--near"},
     "rote scan --method ": {"fork", "beam", "sample"},
     "rote export --to l": {"lm-eval"},
-    "rote ": set(BY_NAME),
+    "rote ": {name.split()[0] for name in BY_NAME},
 }
 
 

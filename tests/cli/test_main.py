@@ -519,8 +519,8 @@ def test_every_extra_is_of_use() -> None:
 def test_help_and_version() -> None:
     assert rote_here("--version").out == f"rote {rote.__version__}\n"
     listed = re.findall(r"^│ (\w+) +\w", rote_here("--help").out, re.MULTILINE)
-    assert listed == list(BY_NAME)
-    for command in listed:
-        page = rote_here(command, "--help")
+    assert listed == list(dict.fromkeys(command.split()[0] for command in BY_NAME))
+    for command in BY_NAME:
+        page = rote_here(*command.split(), "--help")
         assert page.code == 0
         assert f"Example: rote {command}" in page.out

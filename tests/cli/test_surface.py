@@ -80,7 +80,7 @@ def test_the_parser_knows_what_is_frozen(name: str) -> None:
 @pytest.fixture(scope="module")
 def pages() -> dict[str, Result]:
     """What `rote --help` and `rote COMMAND --help` print; the first under an empty name."""
-    return {name: rote_here(*([name] if name else []), "--help") for name in ("", *BY_NAME)}
+    return {name: rote_here(*name.split(), "--help") for name in ("", *BY_NAME)}
 
 
 def test_help_lists_the_commands_by_what_people_come_for(pages: dict[str, Result]) -> None:
@@ -91,8 +91,11 @@ def test_help_lists_the_commands_by_what_people_come_for(pages: dict[str, Result
             panel = title[1]
         elif panel and (name := re.match(r"│ (\w+) +\S", line)):
             found.setdefault(panel, []).append(name[1])
-    assert found == {panel: [command.name for command in commands] for panel, commands in COMMANDS.items()}
-    assert sum(map(len, found.values())) == len(BY_NAME) == 15
+    first = {
+        panel: list(dict.fromkeys(command.name.split()[0] for command in commands))
+        for panel, commands in COMMANDS.items()
+    }
+    assert found == first
 
 
 @pytest.mark.parametrize("name", ["", *BY_NAME])
@@ -114,8 +117,9 @@ def test_help_names_every_option_and_ends_with_an_example(name: str, pages: dict
             assert f" {flag} " in words
     example = BY_NAME[name].example
     assert words.endswith(f"Example: {example}")
-    _, called, *arguments = shlex.split(example)
-    assert called == name
+    words_of_it = shlex.split(example)
+    called, arguments = words_of_it[1 : 1 + len(name.split())], words_of_it[1 + len(name.split()) :]
+    assert " ".join(called) == name
     BY_NAME[name].parser().make_context(name, arguments)  # parses it, and runs nothing
 
 

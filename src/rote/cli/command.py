@@ -35,12 +35,14 @@ class Command:
 
     show: Callable[[Any, Asked], None]
     example: str
+    group: str = ""
 
     @property
     def name(self) -> str:
-        return self.show.__name__
+        """As it is typed after `rote`: with the name of its group, if it has one, before its own."""
+        return f"{self.group} {self.show.__name__}".lstrip()
 
-    def register(self, app: typer.Typer, panel: str) -> None:
+    def register(self, app: typer.Typer, panel: str | None) -> None:
         """Its name and help, for the list of commands. Its options are not looked at."""
         self._add(app, lambda: None, panel)
 
@@ -57,7 +59,9 @@ class Command:
         return flags_as_flags(typer.main.get_command(app))
 
     def _add(self, app: typer.Typer, call: Callable[..., None], panel: str | None) -> None:
-        app.command(self.name, help=self.show.__doc__, epilog=f"Example: {self.example}", rich_help_panel=panel)(call)
+        app.command(
+            self.show.__name__, help=self.show.__doc__, epilog=f"Example: {self.example}", rich_help_panel=panel
+        )(call)
 
     def _parameters(self) -> Iterator[Parameter]:
         for item in items(self.name):
@@ -108,9 +112,9 @@ def flags_as_flags(parser: Any) -> Any:
     return parser
 
 
-def command(example: str) -> Callable[[Callable[[Any, Asked], None]], Command]:
+def command(example: str, group: str = "") -> Callable[[Callable[[Any, Asked], None]], Command]:
     """Makes a command of a function that prints a result; its docstring is the command's help."""
-    return lambda show: Command(show, example)
+    return lambda show: Command(show, example, group)
 
 
 def _parameter(item: Item) -> Parameter:

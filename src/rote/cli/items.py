@@ -72,8 +72,8 @@ def items(name: str) -> tuple[Item, ...]:
 
 
 def job_of(name: str) -> Callable[..., Any]:
-    """The library's function that a command calls: of its name, in a module of its name."""
-    job: Callable[..., Any] = getattr(import_module(f"rote.jobs.{name}"), name)
+    """The library's function that a command calls: of its name, in a module of its name, in its group's folder."""
+    job: Callable[..., Any] = getattr(import_module(f"rote.jobs.{name.replace(' ', '.')}"), name.split()[-1])
     return job
 
 
@@ -143,7 +143,7 @@ def kind_of(item: Item) -> Any:
     if (item.name == item.of and _group(item.hint, item.default) is not None and not option.flag) or bool in members:
         return bool
     if item.positional:
-        return list[Path] if many and _holds_results(item.hint) else Path
+        return list[Path] if many and _holds_results(item.hint) else str if members == [str] else Path
     if option.parse is not None:
         return str
     if many:

@@ -40,6 +40,12 @@ COMMANDS = {
 }
 """By what people come for, and in the order in which they come to need them."""
 
+GROUPS = {
+    "index": "Search a corpus exactly: how often a text stands in it, where, and what follows.",
+    "bench": "Extraction as a benchmark: examples from a corpus, attacks on a model, and their score.",
+}
+"""What the help says of each group of commands."""
+
 BY_NAME: dict[str, Command] = {command.name: command for group in COMMANDS.values() for command in group}
 
 
@@ -52,7 +58,8 @@ class Commands(typer.core.TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
-        return name, BY_NAME[name].parser() if name in BY_NAME else command, rest
+        whole = name if ctx.parent is None else f"{ctx.info_name} {name}"
+        return name, BY_NAME[whole].parser() if whole in BY_NAME else command, rest
 
 
 app = typer.Typer(
@@ -63,9 +70,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for panel, group in COMMANDS.items():
-    for command in group:
-        command.register(app, panel)
+groups = {name: typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode="rich") for name in GROUPS}
+for panel, commands in COMMANDS.items():
+    for command in commands:
+        command.register(groups.get(command.group, app), panel if not command.group else None)
+    for name in dict.fromkeys(command.group for command in commands if command.group):
+        app.add_typer(groups[name], name=name, help=GROUPS[name], rich_help_panel=panel)
 
 
 @app.callback(invoke_without_command=True)
