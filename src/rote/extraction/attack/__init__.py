@@ -1,0 +1,1 @@
+"""Attacks: given prefixes alone, guess what follows."""
