@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rote.extraction.near.search import near_verbatim
     from rote.extraction.text.writing import Writing
     from rote.extraction.verbatim import Verbatim, verbatim
+    from rote.jobs import bench
     from rote.jobs.check import Checked, check
     from rote.jobs.compare import Comparison, compare
     from rote.jobs.doctor import Doctor, doctor
@@ -88,6 +89,7 @@ _HOME = {
     "Windows": "rote.corpus.windows",
     "Writing": "rote.extraction.text.writing",
     "at_least_once": "rote.odds",
+    "bench": "rote.jobs",
     "check": "rote.jobs.check",
     "compare": "rote.jobs.compare",
     "doctor": "rote.jobs.doctor",
@@ -147,6 +149,7 @@ __all__ = [
     "Windows",
     "Writing",
     "at_least_once",
+    "bench",
     "check",
     "compare",
     "doctor",

@@ -74,6 +74,7 @@ def progress() -> Iterator[Shown]:
         names |= {"compared": "comparing with the truth", "exported": "exporting", "figures": "drawing"}
         names |= {"tried": "trying other spaces, quotes and line breaks", "packed": "packing"}
         names |= {"page": "writing the page", "loaded": "loading the model"}
+        names |= {"learning": "attacking examples with answers", "attacking": "attacking"}
 
         def tell(what: str, done: int, total: int) -> None:
             if what not in tasks:

@@ -19,7 +19,9 @@ from rote.models.base import ModelIdentity
 from rote.store.files import plain
 from rote.store.stages import Refined
 
-NOT_DECIDING = {"created", "source.name", "sampling.held_out_name", "model.name", "model.label", "versions.python"}
+NOT_DECIDING = {
+    "created", "source.name", "train.name", "sampling.held_out_name", "model.name", "model.label", "versions.python",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,10 +184,11 @@ def refuse_other_model(before: ModelIdentity, now: ModelIdentity, folder: str, *
             )
 
 
-def refuse_if_different(stored: Mapping[str, Any], asked: Manifest | ReconstructionManifest, folder: str) -> None:
+def refuse_if_different(stored: Mapping[str, Any], asked: Any, folder: str) -> None:
     """Raise a RunError that names every field in which the stored run and the asked one differ.
 
-    `stored` is what manifest.json says, whatever made it: another version, or another kind of command.
+    `stored` is what manifest.json says, whatever made it: another version, or another kind of command. `asked` is the
+    manifest of this one.
     """
     differing = [
         f"{key}: the folder has {_shown(before)}, this command {_shown(now)}"

@@ -33,7 +33,10 @@ def kind_of(folder: str | Path) -> Holding:
         raise RunError(
             f"{folder} has no manifest.json, so it is not a run folder; give the one that a rote scan was written to."
         )
-    return "reconstruction" if read_json(path / "manifest.json").get("kind") == "reconstruct" else "run"
+    kind = read_json(path / "manifest.json").get("kind")
+    if kind == "attack":
+        raise RunError(f"{folder} holds an attack's guesses, which are no run; `rote bench score` scores them.")
+    return "reconstruction" if kind == "reconstruct" else "run"
 
 
 def open(folder: str | Path) -> Stored:

@@ -1,0 +1,5 @@
+"""The extraction benchmark: public as `rote.bench`."""
+
+from rote.jobs.bench.attack import attack
+
+__all__ = ["attack"]
