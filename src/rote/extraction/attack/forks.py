@@ -12,6 +12,7 @@ from rote.extraction.attack.writing import Ints, Node, Spine, Writer
 LEAST = float(np.log(1e-6))  # outputs that begin less likely than this are not looked at
 LAST = float(np.log(1e-3))  # other last tokens cost nothing, but every guess is one more that may be wrong
 COST = 0.25  # how much dear nodes are put back
+GRAIN = 2  # decimals of a promise: what two computations of one logit differ by should not decide what comes first
 
 
 class Forks:
@@ -39,7 +40,7 @@ class Forks:
             at = np.arange(spine.own, length)
             mass = before[at][:, None] + spine.choice_log_probs
             cost = np.maximum(length - 1 - at, 1)
-            promise = mass - COST * np.log(cost)[:, None]
+            promise = np.round(mass - COST * np.log(cost)[:, None], GRAIN)
             open_ = (spine.choices != spine.tokens[at][:, None]) & (
                 mass > np.where(at == length - 1, LAST, LEAST)[:, None]
             )

@@ -214,6 +214,8 @@ class _Attack:
         turn = sum(r.part == number for r in self.done)
         while True:
             sample, chunk = divmod(turn, turns)
+            if sample and plan.suffix == 1:  # nothing more is fed: it would go on for ever
+                return
             chosen = part[chunk * plan.rows : (chunk + 1) * plan.rows]
             costs = [plan.suffix - 1 + (0 if sample else len(self.prefixes[e])) for e in chosen]
             if not (paid := self._paid(chosen, costs)):
