@@ -53,6 +53,34 @@ def beam(after: LogitsAfter, prompt: Tokens, length: int, width: int) -> tuple[l
     return [output for _, output in beams], fed
 
 
+def shared(
+    after: LogitsAfter, prompts: Sequence[Tokens], length: int, evals: int, *, bos: int, last: int = 8
+) -> tuple[list[tuple[int, Tokens]], int]:
+    """Beams of which every example has one, and the rest goes to the largest shares of an example's children."""
+    beams: list[list[tuple[float, Tokens]]] = [[(0.0, ())] for _ in prompts]
+    fed = sum(len(prompt) - bos for prompt in prompts)
+    for written in range(1, length + 1):
+        children = []
+        for example, prompt in enumerate(prompts):
+            own = []
+            for parent, (mass, output) in enumerate(beams[example]):
+                for token, log_prob in enumerate(log_softmax(after(prompt + output))):
+                    own.append((-(mass + log_prob), parent, token, output))
+            own.sort()
+            total = math.log(math.fsum(math.exp(-mass) for mass, *_ in own))
+            for rank, (mass, _, token, output) in enumerate(own):
+                children.append((rank > 0, -round(-mass - total, 2), example, rank, -mass, (*output, token)))
+        if written == length:
+            kept = [child for child in children if child[3] < last]
+        else:
+            rows = max((evals - fed) // (length - written), len(prompts))
+            kept = sorted(children)[:rows]
+            fed += len(kept)
+        kept.sort(key=lambda child: child[2:4])
+        beams = [[(mass, out) for *_, e, _, mass, out in kept if e == i] for i in range(len(prompts))]
+    return [(example, output) for example, own in enumerate(beams) for _, output in own], fed
+
+
 def recall(guesses: Sequence[tuple[int, Tokens]], answers: Sequence[Tokens], errors: int) -> float:
     """Examples solved at the last right guess with fewer than so many errors before it."""
     solved: set[int] = set()

@@ -65,9 +65,10 @@ class StoredGuess(Found):
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRound:
-    """One line of rounds.jsonl: with it a round is stored. `guesses`: how many there are by then."""
+    """One line of rounds.jsonl: with it a round over so many `examples` is stored. `guesses`: how many are by then."""
 
-    part: int
+    stage: int
+    examples: int
     token_evals: int
     seconds: float
     guesses: int
@@ -164,7 +165,12 @@ class StoredAttack:
         guesses, rounds, begin = self.guesses(), [], 0
         for entry in self.journal():
             found = [_found(guess) for guess in guesses[begin : entry.guesses]]
-            rounds.append(Round(part=entry.part, token_evals=entry.token_evals, seconds=entry.seconds, found=found))
+            rounds.append(
+                Round(
+                    stage=entry.stage, examples=entry.examples, token_evals=entry.token_evals, seconds=entry.seconds,
+                    found=found,
+                )
+            )  # fmt: skip
             begin = entry.guesses
         return rounds
 
@@ -216,8 +222,9 @@ def add_round(folder: Path, found: Round, before: int, warnings: list[str]) -> i
     after = before + len(guesses)
     _append(folder / "guesses.jsonl", b"".join(map(line, guesses)))
     entry = StoredRound(
-        part=found.part, token_evals=found.token_evals, seconds=found.seconds, guesses=after, warnings=warnings
-    )
+        stage=found.stage, examples=found.examples, token_evals=found.token_evals, seconds=found.seconds,
+        guesses=after, warnings=warnings,
+    )  # fmt: skip
     _append(folder / "rounds.jsonl", line(entry))
     return after
 

@@ -62,8 +62,8 @@ def as_budget(given: object) -> Budget:
 class Plan:
     """Everything that decides what an attack finds, beside model and prefixes.
 
-    `suffix`: tokens of a guess. `width`: beams. `top_k`, `temperature` and `seed` are those of samples. `rows`: outputs
-    that are written side by side. `positions`: of the model's memory.
+    `suffix`: tokens of a guess. `width`: beams. `top_k`, `temperature` and `seed` are those of samples. `rows`: how
+    many examples are looked at together. `positions`: of the model's memory.
     """
 
     method: Method
