@@ -23,9 +23,11 @@ from scipy import stats
 import rote
 from rote.analysis.chances import reliability
 from rote.corpus.bench import Guess, read_guesses, read_split, splits_in, write_ids
+from rote.extraction.attack.options import Method
 from rote.store.attack import StoredAttack
 
 Ids = NDArray[np.int64]
+METHODS: tuple[Method, ...] = ("greedy", "sample", "beam", "ranked")
 
 
 def recall(guesses: Sequence[Guess], answers: Ids) -> float:
@@ -80,7 +82,7 @@ def main() -> None:
     print(f"{len(prefix)} examples; {asked.examples} attacked, {2 * asked.examples} learnt from; {asked.seeds} seeds")
     for cost in asked.costs:
         rows: dict[str, list[tuple[float, float]]] = {}
-        learnt, seconds = [], dict.fromkeys(("greedy", "sample", "beam", "ranked"), 0.0)
+        learnt, seconds = [], dict.fromkeys(METHODS, 0.0)
         for seed in range(asked.seeds):
             drawn = np.random.default_rng(seed).permutation(len(prefix))
             with tempfile.TemporaryDirectory() as place:
@@ -106,9 +108,9 @@ def main() -> None:
                         right = np.array([g.suffix == tuple(answers[g.example].tolist()) for g in stored])
                         learnt.append(reliability(np.array([g.confidence for g in stored]), right))
         print(f"\n{cost} token evaluations an example   recall at 10% errors   ceiling          seconds a seed")
-        for method, values in rows.items():
-            spent = f"{seconds[method] / asked.seeds:8.1f}" if method in seconds else ""
-            print(f"  {method:<28} {told([v[0] for v in values]):<20}   {told([v[1] for v in values]):<16} {spent}")
+        for label, values in rows.items():
+            spent = f"{seconds[label] / asked.seeds:8.1f}" if label in seconds else ""
+            print(f"  {label:<28} {told([v[0] for v in values]):<20}   {told([v[1] for v in values]):<16} {spent}")
         for other in ("sample", "beam"):
             gain = [ours[0] - theirs[0] for ours, theirs in zip(rows["ranked"], rows[other], strict=True)]
             print(f"  ranked - {other:<19} {told(gain)}")
@@ -119,9 +121,8 @@ def main() -> None:
             if total := sum(b.guesses for b in bins):
                 mean = sum(b.guesses * b.mean_chance for b in bins) / total
                 share = sum(b.guesses * b.share_right for b in bins) / total
-                print(
-                    f"    chance {number / 10:.1f}-{(number + 1) / 10:.1f}: {total:6} guesses, mean {mean:.3f}, right {share:.3f}"
-                )
+                span = f"{number / 10:.1f}-{(number + 1) / 10:.1f}"
+                print(f"    chance {span}: {total:6} guesses, mean {mean:.3f}, right {share:.3f}")
 
 
 if __name__ == "__main__":

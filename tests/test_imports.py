@@ -146,7 +146,7 @@ VERSIONED = {("store", "manifest.py"), ("jobs", "doctor.py")}
 
 WITHIN = {
     "rote.report": ({"keys"}, {"text"}, {"figures"}, {"page", "export"}),
-    "rote.extraction": ({"passes", "results"}, {"verbatim", "generations"}, {"near", "text"}),
+    "rote.extraction": ({"passes", "results"}, {"verbatim", "generations"}, {"near", "text"}, {"attack"}),
 }
 """The same within rooms that have several parts."""
 

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rote.extraction.attack.options import Budget
-from rote.extraction.attack.writing import OutOfTime
 
 CAREFUL = 0.9  # a round that time runs out on is lost
+
+
+class OutOfTime(Exception):
+    """The time is up: what is being written is not finished."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ import numpy as np
 from rote.errors import InputError, ModelError, argument
 from rote.extraction.attack import beam
 from rote.extraction.attack.options import Budget, Plan
-from rote.extraction.attack.rounds import Found, Meter, Round
-from rote.extraction.attack.writing import Choose, Floats, Ints, OutOfTime, Spine, Writer
+from rote.extraction.attack.rounds import Found, Meter, OutOfTime, Round
+from rote.extraction.attack.writing import Choose, Floats, Ints, Spine, Writer
 from rote.models.base import LogitModel
 
 LISTED = 8  # tokens that an output of a shared beam may go on with, or as many as it is wide

@@ -27,10 +27,6 @@ OWN = Scheme(temperature=1.0, top_k=None)
 """The model's own distribution."""
 
 
-class OutOfTime(Exception):
-    """The time is up: what is being written is not finished."""
-
-
 @dataclass(slots=True, eq=False)
 class Spine:
     """One output, or the beginning of one."""
@@ -61,7 +57,7 @@ def greedy(rows: Ints, at: int, log_probs: Floats) -> Ints:
 class Writer:
     """Reads prefixes and writes outputs of `length` tokens after them; `width` tokens are listed at every position.
 
-    `entries`: how many positions are kept at most. `tick` is called before anything is fed, and raises `OutOfTime`.
+    `entries`: how many positions are kept at most. `tick` is called before anything is fed, and may raise `OutOfTime`.
     """
 
     def __init__(
