@@ -2,9 +2,10 @@
 
     python -m benchmarks.attack --model training/sibling --bench runs/sibling-bench
 
-All examples of the benchmark's folder are put together; every seed draws other ones to attack and to learn from. Recall
-is at errors equal to a tenth of the examples; costs are token evaluations an example, the same for all attacks. What
-`ranked` spends on the examples it learns from comes on top, and is the same again for every one of those.
+The examples of the benchmark's train and test splits are put together (what the attack was tuned on is the val split);
+every seed draws other ones to attack, and twice as many to learn from. Recall is at errors equal to a tenth of the
+examples; costs are token evaluations an example, the same for all attacks. What `ranked` spends on the examples that it
+learns from comes on top: the same again for every one of those.
 """
 
 from __future__ import annotations
@@ -71,12 +72,12 @@ def main() -> None:
     parser.add_argument("--model", default="training/sibling")
     parser.add_argument("--bench", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--examples", type=int, default=200, help="attacked; as many again are learnt from, twice")
+    parser.add_argument("--examples", type=int, default=200, help="attacked; twice as many are learnt from")
     parser.add_argument("--costs", type=int, nargs="+", default=[148, 197, 295], help="token evaluations an example")
     parser.add_argument("--device", default="cpu")
     asked = parser.parse_args()
     model = rote.load(asked.model, rote.ModelOptions(device=asked.device))
-    splits = [read_split(asked.bench, name) for name in splits_in(asked.bench)]
+    splits = [read_split(asked.bench, name) for name in splits_in(asked.bench) if name != "val"]
     prefix = np.concatenate([s.prefix for s in splits if s.suffix is not None])
     suffix = np.concatenate([s.suffix for s in splits if s.suffix is not None])
     print(f"{len(prefix)} examples; {asked.examples} attacked, {2 * asked.examples} learnt from; {asked.seeds} seeds")

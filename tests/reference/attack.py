@@ -73,7 +73,9 @@ def shared(
         if written == length:
             kept = [child for child in children if child[3] < last]
         else:
-            rows = max((evals - fed) // (length - written), len(prompts))
+            steps, left = length - written, evals - fed
+            share = int((1 + 0.75 * steps / (length - 1)) * left / steps)
+            rows = max(len(prompts), min(share, left - (steps - 1) * len(prompts)))
             kept = sorted(children)[:rows]
             fed += len(kept)
         kept.sort(key=lambda child: child[2:4])

@@ -15,6 +15,7 @@ import numpy as np
 from rote.extraction.attack.writing import Bools, Floats, Ints, Spine, Writer, finished
 
 LAST = 8  # outputs of an example that a shared beam keeps at the end, where more cost nothing
+EARLY = 0.75  # how much more than its share the first step may cost: what goes wrong goes wrong early
 GRAIN = 2  # decimals of a share's logarithm: what two computations of one logit differ by should not decide
 
 Select = Callable[[Ints, Ints, Floats, int, int], Bools]
@@ -42,7 +43,9 @@ def shared_beams(writer: Writer, examples: Sequence[int], evals: int) -> tuple[l
         total = np.full(len(examples), -np.inf)
         np.logaddexp.at(total, owner, mass)
         share = np.round(mass - total[owner], GRAIN)
-        rows = max((evals - spent) // (writer.length - written), len(examples))
+        steps, left = writer.length - written, evals - spent
+        early = 1 + EARLY * steps / (writer.length - 1)
+        rows = max(len(examples), min(int(early * left / steps), left - (steps - 1) * len(examples)))
         goes_on = np.zeros(len(rank), dtype=np.bool_)
         goes_on[np.lexsort((np.arange(len(rank)), -share, rank > 0))[:rows]] = True
         return goes_on

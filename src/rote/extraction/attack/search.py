@@ -191,7 +191,7 @@ class _Attack:
         self, stage: int, examples: list[int], size: int, least: Callable[[Sequence[int]], int], work: Work,
         brief: bool = False,
     ) -> Iterator[Round]:  # fmt: skip
-        """Rounds of `size` examples, each with its share of what is left; `least`: what some examples cost at least.
+        """Rounds of `size` examples, each with its share of what is left; `least`: what examples cost at the least.
 
         `brief`: none has more than that.
         """
@@ -204,8 +204,8 @@ class _Attack:
                     part = part[:-1]
             if not part:
                 return
-            share = 0 if brief else int(self.meter.left * len(part) / (len(examples) - at))
-            spines, spent = work(part, max(share, least(part)))
+            beyond = 0 if brief else max(0, self.meter.left - least(examples[at:]))  # what one output of each costs
+            spines, spent = work(part, least(part) + int(beyond * len(part) / (len(examples) - at)))
             self.meter.evals += spent
             at += len(part)
             yield self._round(stage, len(part), spines)

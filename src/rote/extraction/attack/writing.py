@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rote.extraction.near.batches import Reader, Reading
+from rote.extraction.near.batches import SPARE, Reader, Reading
 from rote.models.base import LogitModel
 from rote.scheme import Scheme
 
@@ -66,7 +66,8 @@ class Writer:
     ) -> None:  # fmt: skip
         self.model, self.prefixes, self.length, self.tick = model, prefixes, length, tick
         self.reader = Reader(model, OWN, entries)
-        self.reader.width = self.width = min(model.vocabulary, width)
+        self.width = min(model.vocabulary, width)
+        self.reader.width = min(model.vocabulary, width + SPARE)  # which of equal ones come last is not defined
         self.bos = [] if model.bos_id is None else [model.bos_id]
         self.free = entries
         self.scores_prefixes = scores_prefixes
@@ -155,7 +156,8 @@ class Writer:
         weights = np.exp(listed)
         with np.errstate(divide="ignore", invalid="ignore"):
             entropies = -np.nansum(weights * listed, axis=1) - np.nan_to_num(rest * np.log(rest))
-        return found.tokens.cpu().numpy(), listed, entropies, found.target.cpu().numpy()
+        tokens = found.tokens.cpu().numpy()[:, : self.width]
+        return tokens, listed[:, : self.width], entropies, found.target.cpu().numpy()
 
 
 _NO_TOKENS = np.empty(0, dtype=np.int64)
