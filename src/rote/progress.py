@@ -9,7 +9,7 @@ Progress = Callable[[str, int, int], None]
 """Called with what is counted, how many are done, and of how many.
 
 Counted are "windows" (cut), "places" (looked for), "listed" and "drawn" (documents), "scored", "generated", "compared",
-"exported", "figures", "tokenised" (documents), "sorted" (shards of an index), "page" and "loaded" (models).
+"exported", "figures", "tokenised" (documents), "sorted" (shards of an index), "traced" (tokens looked up), "page" and "loaded" (models).
 """
 
 

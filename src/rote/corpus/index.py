@@ -6,8 +6,8 @@ Everything here goes by token ids; nothing is found across the border of two doc
 separator.
 
 Of the engine's answers only `find` is used: the ranks of the suffixes that begin with a query. What follows a query and
-the longest runs that stand in the corpus, are worked out from it: the engine's own `ntd` and `creativity` leave out
-what stands at the end of a shard (tests/corpus/test_index.py keeps a corpus that shows it).
+the longest runs that stand in the corpus are worked out from it: the engine's own `ntd` and `creativity` err about
+what stands at the end of a shard (tests/corpus/test_index.py keeps corpora that show it).
 """
 
 from __future__ import annotations
@@ -22,12 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rote.errors import InputError, RoteError, argument
+from rote.progress import Progress, quiet
 
 Unit = Literal["tokens", "bytes"]
 Width = Literal[1, 2, 4]
 WIDTHS: tuple[Width, ...] = (1, 2, 4)
 BLOCK = 1 << 20
 """Suffixes that are looked at together."""
+
+FEW = 64
+"""Suffixes that are followed one by one."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -147,15 +151,68 @@ class CorpusIndex:
                 at = end
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0] is None, item[0] or 0)))
 
-    def longest(self, ids: Sequence[int]) -> list[int]:
-        """For each token, how many from it on stand in the corpus one after the other."""
-        found, end = [], 0
-        for start in range(len(ids)):
-            end = max(end, start)  # what follows a run that stands there stands there as well
-            while end < len(ids) and self._stands(ids[start : end + 1]):
-                end += 1
-            found.append(end - start)
-        return found
+    def longest(self, ids: Sequence[int], tell: Progress = quiet) -> list[int]:
+        """For each token, how many from it on stand in the corpus one after the other.
+
+        Run by run: how far does one reach; and which is the first that goes beyond that. Those that begin in between
+        end where the run before them does.
+        """
+        query = [token if 0 <= token < self._separator else -1 for token in map(int, ids)]
+        found: list[int] = []
+        end = 0
+        while end < len(query):
+            start = self._first_beyond(query, len(found), end + 1)
+            found += [end - at for at in range(len(found), start)]
+            end = self._reach(query, start, end + 1) if start <= end else end + 1
+            tell("traced", end, len(query))
+        return found + [end - at for at in range(len(found), len(query))]
+
+    def _first_beyond(self, ids: list[int], least: int, end: int) -> int:
+        """The first start, from `least` on, of a run to `end` that stands in the corpus; `end` if there is none.
+
+        From the right, in steps that double: a run that is asked for is at most twice as long as one that stands.
+        """
+        stands, fails = end, least - 1
+        step = 1
+        while stands - fails > 1:
+            at = max(end - step, fails + 1) if fails < least else (stands + fails) // 2
+            if self._stands(ids[at:end]):
+                stands, step = at, 2 * step
+            else:
+                fails = at
+        return stands
+
+    def _reach(self, ids: list[int], start: int, end: int) -> int:
+        """How far the run that begins at `start`, and stands in the corpus up to `end`, goes on there."""
+        step, fails = 1, len(ids) + 1
+        while end < len(ids):
+            ranks = self._ranks(ids[start:end])
+            if sum(last - first for first, last in ranks) <= FEW:
+                return end + max(self._goes_on(ids, end, end - start, *found) for found in enumerate(ranks))
+            at = min(end + step, len(ids)) if fails > len(ids) else (end + fails) // 2
+            if at == end or (fails <= len(ids) and fails - end == 1):
+                return end
+            if self._stands(ids[start:at]):
+                end, step = at, 2 * step
+            else:
+                fails = at
+        return end
+
+    def _goes_on(self, ids: list[int], end: int, length: int, shard: int, ranks: tuple[int, int]) -> int:
+        """How many tokens from `end` on follow one of these suffixes, of which `length` tokens are known, at most."""
+        part, most = self.parts[shard], 0
+        for pointer in part.pointers(*ranks).tolist():
+            at, same, block = pointer + length, 0, 64
+            while True:
+                there = part.tokens[at + same : at + same + block]
+                wanted = ids[end + same : end + same + len(there)]
+                differs = np.flatnonzero(there[: len(wanted)] != np.array(wanted, dtype=np.int64))
+                if len(differs) or len(wanted) < block:
+                    same += int(differs[0]) if len(differs) else len(wanted)
+                    break
+                same, block = same + block, 2 * block
+            most = max(most, same)
+        return most
 
     def spans(self, ids: Sequence[int], least: int = 1) -> list[tuple[int, int]]:
         """The [start, end) of every run of at least `least` tokens that stands in the corpus and in no longer one."""
@@ -173,8 +230,9 @@ class CorpusIndex:
                 pointers = part.pointers(first, last)
                 ids = part.tokens[pointers[0] : pointers[0] + length].tolist()
                 counts = [end - begin for begin, end in self._ranks(ids)] if self.shards > 1 else [last - first]
-                if sum(counts) >= least and not any(counts[:shard]):
-                    yield self._place(shard, int(pointers.min())), sum(counts)
+                if sum(counts) >= least and not any(count >= enough for count in counts[:shard]):
+                    earlier = self.places(ids, 1)[0] if any(counts[:shard]) else None
+                    yield earlier or self._place(shard, int(pointers.min())), sum(counts)
 
     # --- documents
 

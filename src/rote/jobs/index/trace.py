@@ -10,6 +10,7 @@ from rote.corpus.formats import Text, as_text
 from rote.corpus.index import Unit, maximal
 from rote.jobs.index.places import Found, Indexed, IndexTokenizer, opened, shown
 from rote.options import Option, require_whole
+from rote.progress import Progress, quiet
 
 LEAST = {"tokens": 10, "bytes": 40}
 """Of a span that is shown, where nothing is said."""
@@ -52,6 +53,7 @@ def trace(
     *,
     least: Annotated[int | None, Option("Tokens of the shortest span to show.", default="10; 40 bytes")] = None,
     tokenizer: IndexTokenizer = None,
+    progress: Progress | None = None,
 ) -> Traced:
     """Find the longest parts of a text that stand in the corpus, each with its place: where the text may come from.
 
@@ -62,7 +64,7 @@ def trace(
     shortest = LEAST[stored.index.unit] if least is None else require_whole("least", least)
     content, name = as_text(text)
     ids, places = stored.reader.placed(content)
-    lengths = stored.index.longest(ids)
+    lengths = stored.index.longest(ids, progress or quiet)
     spans = []
     covered = bytearray(len(ids))
     for start, end in maximal(lengths, shortest):
