@@ -6,8 +6,8 @@ import polars as pl
 
 from rote.store.outputs import InCorpus, LookedUp, Outputs
 
-LISTED = 20
-"""Outputs that a summary lists."""
+LISTED = 10
+"""Outputs that a summary lists at most; where an output does not stand in the corpus as a whole, one of an example."""
 
 
 def in_corpus(rows: pl.DataFrame, outputs: Outputs | None) -> InCorpus:
@@ -26,8 +26,15 @@ def in_corpus(rows: pl.DataFrame, outputs: Outputs | None) -> InCorpus:
         greedy=0 if outputs is None else outputs.greedy,
         greedy_elsewhere=sum(each.count > 0 for each in every if each.kind == "greedy"),
         left=0 if outputs is None else outputs.left,
-        listed=strongest(every)[:LISTED],
+        listed=_listed(strongest(every)),
     )
+
+
+def _listed(outputs: list[LookedUp]) -> list[LookedUp]:
+    whole = [each for each in outputs if each.count]
+    parts = {each.example_id: each for each in reversed(outputs) if not each.count}
+    told = {each.example_id for each in whole}
+    return [*whole, *strongest([each for each in parts.values() if each.example_id not in told])][:LISTED]
 
 
 def strongest(outputs: list[LookedUp]) -> list[LookedUp]:
