@@ -12,6 +12,7 @@ import typer.core
 from rich.markup import escape
 
 from rote.cli import (
+    bench,
     check,
     compare,
     doctor,
@@ -35,6 +36,7 @@ from rote.errors import RoteError
 COMMANDS = {
     "Look at a text": (scan.scan, show.show, spots.spots, longer.longer, reconstruct.reconstruct),
     "Look at a corpus": (rate.rate, score.score, sweep.sweep),
+    "Attack": (bench.inspect, bench.score),
     "Be sure": (check.check, compare.compare, verify.verify),
     "Show it": (report.report, figures.figures, export.export, doctor.doctor),
 }
