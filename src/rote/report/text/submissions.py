@@ -65,16 +65,12 @@ def lede(score: ScoreResult) -> list[str]:
             if ended
             else "All count: fewer than allowed are wrong."
         )
-        + (
-            ""
-            if one.precision is None
-            else f" Of these, without right ones that are repeated, {numbers.percent(one.precision)} are right."
-        ),
+        + ("" if one.precision is None else f" Their precision is {numbers.percent(one.precision)}."),
     ]
     if ended:
         sentences.append(
-            f"All guesses together solve {numbers.percent(one.recall_all.share)} of the examples, and "
-            f"{numbers.percent(one.precision_all)} of them are right."
+            f"All guesses together solve {numbers.percent(one.recall_all.share)} of the examples, with a precision of "
+            f"{numbers.percent(one.precision_all)}."
         )
     if one.costs is not None:
         sentences.append(
