@@ -26,9 +26,10 @@ def random_case(draw: Random, folder: Path) -> tuple[Path, Path, list[Guess]]:
             suffix[draw.randrange(length)] ^= 1
         own = Guess(number, tuple(suffix))
         guesses += [own] * (draw.randint(1, 3) if draw.random() < 0.2 else 1)
-    np.save(folder / "answers.npy", answers)
-    write_guesses(folder / "guesses.csv", guesses)
-    return folder / "guesses.csv", folder / "answers.npy", guesses
+    name = f"{draw.getrandbits(64):x}"  # a new file is made faster than an old one is written over
+    np.save(folder / f"{name}.npy", answers)
+    write_guesses(folder / f"{name}.csv", guesses)
+    return folder / f"{name}.csv", folder / f"{name}.npy", guesses
 
 
 def attack(folder: Path, guesses: Sequence[Guess], found: Sequence[tuple[float, int]], *, sealed: bool = True) -> Path:

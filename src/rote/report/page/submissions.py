@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from rote.models.base import title_of
 from rote.report.figures.submissions import score_figures
-from rote.report.keys import keyed
+from rote.report.keys import keyed, mark
 from rote.report.page.layout import render_page
 from rote.report.text import numbers
 from rote.report.text.submissions import MEANS, ScoreTable, facts, headline, lede, score_tables
@@ -20,7 +21,7 @@ def render_score(result: ScoreResult) -> str:
         "submissions.html.j2",
         packed=None,
         figures=score_figures(result),
-        source=numbers.name(score.answers.name),
+        source=mark(score.answers.name, numbers.literal(title_of(score.answers.name, None)), "title"),
         headline=headline(score),
         lede=lede(score),
         provenance=facts(score),
