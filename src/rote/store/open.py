@@ -65,8 +65,8 @@ def require_run(folder: str | Path) -> Path:
         raise RunError(f"{folder} holds a sweep; give one of its runs, such as {parts[0] if parts else 'prefix-50'}.")
     if kind == "comparison":
         raise RunError(f"{folder} holds a comparison, which has no scores of its own; give one of the runs it names.")
-    what = "scored guesses" if kind == "score" else "a reconstruction"
-    raise RunError(f"{folder} holds {what}, which has no scores; `rote report` shows it.")
+    what = "scored guesses, no run" if kind == "score" else "a reconstruction, which has no scores"
+    raise RunError(f"{folder} holds {what}; `rote report` shows it.")
 
 
 def path_of(given: object) -> Path:

@@ -266,7 +266,7 @@ def test_what_is_written_is_what_was_found(several: tuple[Path, ScoreResult], tm
     assert table["recall"].to_list() == [point.recall for one in result.submissions for point in one.curve]
     with pytest.raises(InputError, match="holds a score: scheme does not apply"):
         stored.export("csv", out=tmp_path / "curve.csv", scheme="greedy")
-    with pytest.raises(RunError, match="holds scored guesses, which has no scores"):
+    with pytest.raises(RunError, match="holds scored guesses, no run"):
         rote.Run.open(root / "score")
 
 
