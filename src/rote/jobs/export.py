@@ -47,7 +47,7 @@ class Exported:
 
 
 def export(
-    folder: Annotated[Folder, Option("A finished run, a sweep or a comparison.", metavar="DIR")],
+    folder: Annotated[Folder, Option("A finished run, a sweep, a comparison or a score.", metavar="DIR")],
     to: Annotated[Format, Option("What the other program reads.", "--to")],
     *,
     out: Annotated[

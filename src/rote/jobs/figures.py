@@ -1,4 +1,4 @@
-"""The figures of what a folder holds: a run, a comparison, a sweep or a reconstruction; drawn, with their data."""
+"""The figures of what a folder holds: a run, a comparison, a sweep, a reconstruction or a score; with their data."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class DrawnFigures:
 
 def figures(
     folders: Annotated[
-        Folder | Sequence[Folder], Option("Finished runs, comparisons, sweeps or reconstructions.", metavar="DIR")
+        Folder | Sequence[Folder],
+        Option("Finished runs, comparisons, sweeps, reconstructions or scores.", metavar="DIR"),
     ],
     *,
     format: Annotated[FileFormat, Option("Of the pictures.")] = "svg",
