@@ -12,6 +12,7 @@ import typer.core
 from rich.markup import escape
 
 from rote.cli import (
+    bench,
     check,
     compare,
     doctor,
@@ -45,6 +46,7 @@ COMMANDS = {
         index.next,
         index.trace,
     ),
+    "Attack": (bench.inspect, bench.score),
     "Be sure": (check.check, compare.compare, verify.verify),
     "Show it": (report.report, figures.figures, export.export, doctor.doctor),
 }
@@ -65,6 +67,12 @@ class Commands(typer.core.TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         flags_as_flags(self)
         super().format_help(ctx, formatter)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order of COMMANDS, in which groups stand among the others."""
+        names: list[str] = super().list_commands(ctx)
+        order = [name.split()[0] for name in BY_NAME]
+        return names if ctx.parent is not None else sorted(names, key=order.index)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
