@@ -88,8 +88,8 @@ class StoredIndex:
             return load_tokenizer(self.named, revision=revision, expected=self.expected)
         except ModelError as error:
             raise InputError(
-                f"the index {self.folder} needs the tokenizer it was made with: {str(error).rstrip('.')}. Say where that "
-                f"is with {argument('tokenizer')}: the folder or the hub id of a model that has it."
+                f"the index {self.folder} needs the tokenizer it was made with: {str(error).rstrip('.')}. Say where "
+                f"that is with {argument('tokenizer')}: the folder or the hub id of a model that has it."
             ) from error
 
     @cached_property

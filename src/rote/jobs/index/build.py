@@ -152,8 +152,8 @@ def _begin(folder: Path, asked: files.IndexManifest, memory: float | None) -> fi
     for how, so in differs.items():
         if so:
             raise RunError(
-                f"{folder} holds an index that was made {how}. Choose another {argument('out')}, or delete the folder to "
-                "start anew."
+                f"{folder} holds an index that was made {how}. Choose another {argument('out')}, or delete the folder "
+                "to start anew."
             )
     return stored
 

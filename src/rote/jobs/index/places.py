@@ -21,7 +21,7 @@ AROUND = {"tokens": 20, "bytes": 80}
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """A place in the corpus: its document's name and number, the first token of it, and the character that one begins at.
+    """A place in the corpus: its document's name and number, its first token, and the character that begins at.
 
     Many tokenizers have a space in the token after it: then that is the character. `tokens`: how many of them are
     found. `before` and `after`: the few that stand around them.
