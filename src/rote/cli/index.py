@@ -105,7 +105,9 @@ def trace(found: Traced, asked: Asked) -> None:
     if len(found.spans) > SHOWN:
         print_lines(out, [f"The {SHOWN} longest of {len(found.spans):,} spans; --json has all of them:"])
     for span in found.spans[:SHOWN]:
-        head = f"{span.tokens:,} {found.unit} at character {span.start:,}, {_often(span.count)} in the corpus; first:"
+        first = ", first here" if span.count > 1 else ""
+        at = f"{span.tokens:,} {found.unit} at character {span.start:,} of the text"
+        head = f"{at}, {_often(span.count)} in the corpus{first}:"
         print_lines(out, ["", head, *(f"  {line}" for line in _lines(span.place, found.unit))])
 
 
