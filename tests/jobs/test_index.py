@@ -123,7 +123,11 @@ def test_a_corpus_without_a_token(tmp_path: Path) -> None:
         rote.index.build(tmp_path / "none.jsonl", out=tmp_path / "none")
 
 
-IDS = [{"id": "one", "ids": [5, 6, 7, 5, 6]}, {"id": "none", "ids": []}, {"id": "two", "ids": [4095, 0]}]
+IDS: list[dict[str, Any]] = [
+    {"id": "one", "ids": [5, 6, 7, 5, 6]},
+    {"id": "none", "ids": []},
+    {"id": "two", "ids": [4095, 0]},
+]
 
 
 def write_ids(path: Path, kind: str) -> Path:
@@ -280,7 +284,7 @@ KILLS = {
 @pytest.mark.parametrize("while_", KILLS)
 def test_a_killed_build_goes_on(while_: str, built: dict[str, StoredIndex], corpus: Path, tmp_path: Path) -> None:
     folder = tmp_path / "index"
-    command = ["index", "build", corpus, "--out", folder, "--bytes", "--memory", f"{MEMORY:.9f}"]
+    command: list[str | Path] = ["index", "build", corpus, "--out", folder, "--bytes", "--memory", f"{MEMORY:.9f}"]
     with rote_process(*command, before=textwrap.dedent(KILLS[while_])) as process:
         process.communicate()
         assert process.returncode == -signal.SIGKILL
@@ -306,7 +310,7 @@ def test_a_build_stopped_by_hand_says_what_is_left(
             yield each
 
     monkeypatch.setattr(Reader, "many", stopped)
-    command = ["index", "build", corpus, "--out", tmp_path / "index", "--memory", f"{MEMORY:.9f}"]
+    command: list[str | Path] = ["index", "build", corpus, "--out", tmp_path / "index", "--memory", f"{MEMORY:.9f}"]
     lefts = {0: "nothing stored yet in", 1: "1 shard of the index stored in", 3: "2 shards of the index stored in"}
     for at, left in lefts.items():  # noqa: B007
         result = rote_here(*command)
@@ -623,7 +627,7 @@ def test_part_of_a_character_is_not_told_as_one(readers: dict[str, Reader], tmp_
 def test_a_generation_is_traced_to_its_book(bundled: Any, alice: str, gatsby: str, tmp_path: Path) -> None:
     from tests.conftest import ROOT
 
-    speeches = sorted((ROOT / "training/data/speeches/inaugural").glob("*.txt"))[:5]
+    speeches = sorted((ROOT / "training/data/speeches/inaugural").glob("*.txt"))[:4]
     rows = [{"id": path.stem, "text": path.read_text(encoding="utf-8")} for path in speeches]
     path = corpora.write_jsonl(tmp_path / "corpus.jsonl", [*rows[:2], {"id": "Alice", "text": alice}, *rows[2:]])
     stored = rote.index.build(path, out=tmp_path / "index")
@@ -640,7 +644,7 @@ def test_a_generation_is_traced_to_its_book(bundled: Any, alice: str, gatsby: st
     assert longest.place.character == end + longest.start, "it goes on where the prompt ended"
     assert alice[longest.place.character :].startswith(longest.text)
 
-    other = rote.index.trace(stored, gatsby[50_000:60_000])
-    assert other.tokens > 2500
+    other = rote.index.trace(stored, gatsby[50_000:54_000])
+    assert other.tokens > 1000
     assert 3 <= other.longest <= 8, "of the whole book, too"
     assert (other.spans, other.covered) == ([], 0)
