@@ -552,6 +552,11 @@ def readers(bundled: Any) -> dict[str, Reader]:
     return {"tokens": Reader(bundled.tokenizer), "bytes": Reader(None)}
 
 
+def after_a_line(reader: Reader, text: str) -> list[int]:
+    ids, line = reader.ids("\n" + text), reader.ids("\n")
+    return ids[len(line) :] if ids[: len(line)] == line else reader.ids(text)
+
+
 @cases(100)
 @given(searches(), st.sampled_from(["tokens", "bytes"]), st.sampled_from([1, 1 << 30]))
 def test_answers_about_texts_are_those_of_reading_them(
@@ -581,7 +586,7 @@ def test_answers_about_texts_are_those_of_reading_them(
         assert counted.count == len(occurrences)
         assert [(place.number, place.character) for place in found.places] == occurrences
     else:
-        ways = [reader.ids(text)] + ([] if text[0].isspace() else [reader.ids(" " + text)])
+        ways = [reader.ids(text)] + ([] if text[0].isspace() else [reader.ids(" " + text), after_a_line(reader, text)])
         ends = {(number, at + len(ids)) for ids in ways for number, at in search.places(documents, ids)}
         assert counted.count == len(ends) <= len(occurrences)
         assert counted.documents == len({number for number, _ in ends})
@@ -611,6 +616,38 @@ def test_answers_about_texts_are_those_of_reading_them(
         assert span.text in texts[span.place.number]
         assert span.text in span.place.text
         assert span.count == len(search.places(documents, ids[span.first_token : span.first_token + span.tokens]))
+
+
+@pytest.mark.parametrize("space_of_its_own", [True, False])
+def test_a_tokenizer_that_puts_a_space_before_a_text(space_of_its_own: bool, tmp_path: Path) -> None:
+    """As Llama's does: what begins a line, or follows a quotation mark, is not what begins a text."""
+    from tokenizers import Tokenizer, decoders, models, normalizers
+    from transformers import PreTrainedTokenizerFast
+
+    joined = ["A l", "Al ice", *([] if space_of_its_own else ["▁ Alice"])]
+    pieces = ["▁", "A", "l", "ice", "Al", "Alice", "\n", "‘", "s", "o", "▁Alice", "d"]
+    if space_of_its_own:
+        pieces.remove("▁Alice")
+    merges = [("i", "c"), ("ic", "e"), *(tuple(pair.split()) for pair in joined)]
+    vocabulary = {piece: number for number, piece in enumerate([*pieces, "i", "c", "e", "ic"])}
+    backend = Tokenizer(models.BPE(vocabulary, merges))
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    reader = Reader(PreTrainedTokenizerFast(tokenizer_object=backend))
+    texts = ["Alice", "so Alice", "so\nAlice", "‘Alice Alice", "soAlice"]
+    index = indexed(tmp_path / "index", [list(ids) for ids in reader.many(texts)], 2)
+    stored = StoredIndex(tmp_path, index, None, None, None)
+    stored.__dict__["reader"] = reader
+    counted = rote.index.count(stored, "Alice")
+    assert (counted.count, counted.documents) == (6, 5)
+    alone = {"after a line break": 6} if space_of_its_own else {"alone": 3, "after a line break": 3}
+    assert {reading.how: reading.count for reading in counted.readings} == alone
+    for place in rote.index.find(stored, "Alice").places:
+        assert texts[place.number][place.character :].removeprefix(" ").startswith("Alice")
+    follows = rote.index.next(stored, "Alice").continuations
+    assert [(each.text, each.count) for each in follows if each.text] == [
+        (" Alice" if not space_of_its_own else " ", 1)
+    ]
 
 
 def test_part_of_a_character_is_not_told_as_one(readers: dict[str, Reader], tmp_path: Path) -> None:

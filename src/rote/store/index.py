@@ -125,6 +125,8 @@ def open_index(folder: str | Path, tokenizer: str | None = None) -> StoredIndex:
             raise RunError(f"the index {folder} is not finished. Run the same rote index build again to go on.")
         if tokenizer is not None and manifest.unit == "bytes":
             raise InputError(f"the index {folder} is one of bytes; leave {argument('tokenizer')} out.")
+        if tokenizer == "bytes":
+            raise InputError(f"the index {folder} is one of tokens; leave {argument('tokenizer', tokenizer)} out.")
         index = CorpusIndex(path, manifest.unit, manifest.width, manifest.vocabulary)
         return StoredIndex(path, index, manifest, tokenizer or manifest.model, manifest.tokenizer)
     if not (path / "tokenized.0").is_file():
