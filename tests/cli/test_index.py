@@ -104,19 +104,25 @@ def test_trace(folder: Path) -> None:
         assert "is empty" in result.err
 
 
-@pytest.mark.parametrize("width", [40, 100])
-def test_a_corpus_cannot_act_on_the_terminal_and_fits_it(width: int, folder: Path) -> None:
-    commands: list[list[str | Path]] = [
-        ["index", "find", "bytes", "Alice"],
-    ]
-    shown = rote_in_terminal(commands, widths=[width], within=folder)["index", width]
-    assert shown.code == 0
-    text = ESCAPE.sub("", shown.out)
-    assert "\x1b" not in text
-    assert "\x07" not in text
-    assert "\x1b[2J" not in shown.out
-    assert "\x1b[31m" not in shown.out
-    assert [line for line in text.splitlines() if cell_len(line) > width] == []
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["find", "bytes", "Alice"],
+        ["next", "tokens", "tired"],
+        ["trace", "bytes", "output.txt", "--least", "5"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_corpus_cannot_act_on_the_terminal_and_fits_it(command: list[str], folder: Path) -> None:
+    shown = rote_in_terminal([["index", *command]], widths=[40, 100], within=folder)
+    for (_, width), result in shown.items():
+        assert result.code == 0
+        text = ESCAPE.sub("", result.out)
+        for acting in ("\x1b[2J", "\x1b[31m", "\x1b]", "\x07"):
+            assert acting not in result.out
+        assert "\x1b" not in text
+        assert len(text.splitlines()) > 3
+        assert [line for line in text.splitlines() if cell_len(line) > width] == []
 
 
 @pytest.mark.parametrize(
