@@ -374,9 +374,13 @@ def test_no_room_for_the_table_is_said_before_sorting(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=100))
-    with pytest.raises(RunError, match=r"tokenized\.0 needs 0\.0 GB, and .* has room for 0\.0\. Free some space"):
+    corpora.write_jsonl(corpus, [{"text": "a" * 199_999}])
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=599_999))
+    with pytest.raises(RunError, match=r"tokenized\.0 needs 0\.6 MB, and .* has room for 0\.6\. Free some space"):
         rote.index.build(corpus, out=tmp_path / "index", bytes=True)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=600_000))
+    assert rote.index.build(corpus, out=tmp_path / "index", bytes=True).index.count(b"aa") == 199_998
+    assert (tmp_path / "index/table.0").stat().st_size == 600_000
 
 
 def test_a_builder_that_fails_is_quoted(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

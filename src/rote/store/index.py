@@ -216,11 +216,11 @@ def sort_tokens(folder: Path, number: int, width: Width, shard: IndexedShard) ->
     tokens = folder / f"tokenized.{number}"
     size, unit = tokens.stat().st_size, min(width, 2)
     entry = max(1, -(-(size - 1).bit_length() // 8))  # bytes of a place in the file
-    needed = (size // unit + size // width) * entry
+    needed = (size // unit + (size // width if width > unit else 0)) * entry
     if (free := shutil.disk_usage(folder).free) < needed:
         raise RunError(
-            f"the table of {tokens} needs {needed / 1e9:.1f} GB, and {folder} has room for {free / 1e9:.1f}. Free some "
-            "space, then run the same command again: what is stored already is kept."
+            f"the table of {tokens} needs {needed / 1e6:,.1f} MB, and {folder} has room for {free / 1e6:,.1f}. Free "
+            "some space, then run the same command again: what is stored already is kept."
         )
     with tempfile.TemporaryDirectory(prefix="sort-", dir=folder) as parts:
         options = {
