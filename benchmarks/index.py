@@ -33,14 +33,14 @@ from typing import Any
 
 import numpy as np
 
-from rote.corpus.index import CorpusIndex
+from rote.corpus.index import CorpusIndex, Width
 from rote.corpus.readings import Reader
 from rote.jobs.index.places import shown
 from rote.models.tokenizer import load_tokenizer
 from rote.store.index import StoredIndex, sort_tokens, write_tokens
 
 ROOT = Path(__file__).parent.parent
-WIDTH = 2
+WIDTH: Width = 2
 BUILD_AS_IT_SHIPS = """
 import os, sys
 from argparse import Namespace
@@ -163,7 +163,8 @@ def scan_next(data: bytes, ids: Sequence[int]) -> dict[bytes, int]:
 
 def queries_of(index: CorpusIndex, length: int, number: int, seed: int) -> list[list[int]]:
     """So many tokens from anywhere in the corpus."""
-    rng, found = random.Random(seed), []
+    rng = random.Random(seed)
+    found: list[list[int]] = []
     while len(found) < number:
         document = index.document(rng.randrange(index.documents))
         if len(document) > length:

@@ -132,6 +132,15 @@ def test_a_token_that_no_document_can_have_is_nowhere(tmp_path: Path) -> None:
         index.document(1)
 
 
+@pytest.mark.parametrize("name", ["tables", "tokenized", "offset.0", "metadata", "metaoff", "unigram"])
+def test_a_folder_may_be_called_as_the_files_are(name: str, tmp_path: Path) -> None:
+    """The engine itself ends the process there."""
+    (tmp_path / name).mkdir()
+    index = indexed(tmp_path / name / "index", [[1, 2], [2, 1, 2]], 2, room=1)
+    assert index.count([1, 2]) == 2
+    assert index.following([2]) == {None: 2, 1: 1}
+
+
 def test_a_folder_that_is_no_whole_index_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     indexed(folder, [[1, 2], [3, 4, 5]], 2, room=1)

@@ -47,8 +47,8 @@ def count(found: Counted, asked: Asked) -> None:
     corpus = f"The corpus has {counted(found.corpus_documents, 'document')} and {found.corpus_tokens:,} {found.unit}."
     print_lines(out, [corpus])
     if len(found.readings) > 1 and found.count:
-        alone, spaced = (reading.count for reading in found.readings)
-        print_lines(out, [f"As the tokens that it is alone: {alone:,}. As those that it is after a space: {spaced:,}."])
+        ways = "; ".join(f"{reading.how}: {reading.count:,}" for reading in found.readings)
+        print_lines(out, [f"As the tokens that it is {ways}."])
     _tell_whole_tokens(out, found.unit)
 
 

@@ -13,6 +13,7 @@ what stands at the end of a shard (tests/corpus/test_index.py keeps corpora that
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -380,8 +381,15 @@ def _engine(folder: Path, width: Width) -> Any:
     except ImportError as error:
         raise RoteError(MISSING) from error
     separator = 256**width - 1
-    # The two ids matter to what is not used here; they must be below the separator.
-    return InfiniGramEngine(str(folder), eos_token_id=0, vocab_size=separator, version=4, token_dtype=f"u{8 * width}")
+    # The engine takes every file with "table" or the like anywhere in its path for one of its own, and crashes where a
+    # folder is called so. It maps all files at once; until then the folder has a name without any words in it.
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        place = f"/proc/self/fd/{held}"
+        # The two ids matter to what is not used here; they must be below the separator.
+        return InfiniGramEngine(place, eos_token_id=0, vocab_size=separator, version=4, token_dtype=f"u{8 * width}")
+    finally:
+        os.close(held)
 
 
 MISSING = "searching a corpus needs the package infini-gram (Linux, x86): pip install 'rote[index]'."

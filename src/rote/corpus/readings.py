@@ -55,19 +55,29 @@ class Reader:
                 held = []
         yield from (each.ids for each in self.backend.encode_batch(held, add_special_tokens=False))
 
-    def queries(self, text: str) -> list[list[int]]:
-        """The token sequences that a text may be in a corpus: as it stands alone, and as it stands after a space.
+    def queries(self, text: str) -> dict[str, list[int]]:
+        """The tokens that a text may be in a corpus: those that it is alone, after a space, after a line break.
 
-        The two never overlap in a corpus, so their counts add up. As bytes there is one.
+        The last differs from the first where a tokenizer puts a space of its own before a text. Those that end as
+        another does are left out, as they are found with it; so no two are found at the same place, and their counts
+        add up. As bytes there is one.
         """
         if not text:
             raise InputError("the text to look for is empty. Give at least one character.")
-        ways = [self.ids(text)]
+        ways = {"alone": self.ids(text)}
         if self.tokenizer is not None and not text[0].isspace():
-            spaced = self.ids(" " + text)
-            if self.text(spaced).lstrip(" ") == self.text(ways[0]).lstrip(" ") and not _ends_with(spaced, ways[0]):
-                ways.append(spaced)
-        return ways
+            said = self.text(ways["alone"]).lstrip(" ")
+            ids, places = self.placed("\n" + text)
+            before = sum(start < 1 for start, _ in places)
+            others = {"after a space": self.ids(" " + text)}
+            if all(end <= 1 for _, end in places[:before]):
+                others["after a line break"] = ids[before:]
+            ways |= {how: ids for how, ids in others.items() if ids and self.text(ids).lstrip(" ") == said}
+        kept: dict[str, list[int]] = {}
+        for how, ids in sorted(ways.items(), key=lambda way: len(way[1])):
+            if not any(_ends_with(ids, other) for other in kept.values()):
+                kept[how] = ids
+        return {how: kept[how] for how in ways if how in kept}
 
     def text(self, ids: Sequence[int]) -> str:
         """What tokens say. Part of a character is shown as one that cannot be read."""
@@ -82,7 +92,7 @@ class Reader:
 
 
 def _ends_with(ids: Sequence[int], end: Sequence[int]) -> bool:
-    """Then what is after a space is found as what stands alone is: the space is a token of its own."""
+    """As where a space is a token of its own."""
     return len(ids) >= len(end) and list(ids[len(ids) - len(end) :]) == list(end)
 
 

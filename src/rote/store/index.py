@@ -125,6 +125,8 @@ def open_index(folder: str | Path, tokenizer: str | None = None) -> StoredIndex:
             raise RunError(f"the index {folder} is not finished. Run the same rote index build again to go on.")
         if tokenizer is not None and manifest.unit == "bytes":
             raise InputError(f"the index {folder} is one of bytes; leave {argument('tokenizer')} out.")
+        if tokenizer == "bytes":
+            raise InputError(f"the index {folder} is one of tokens; leave {argument('tokenizer', tokenizer)} out.")
         index = CorpusIndex(path, manifest.unit, manifest.width, manifest.vocabulary)
         return StoredIndex(path, index, manifest, tokenizer or manifest.model, manifest.tokenizer)
     if not (path / "tokenized.0").is_file():
@@ -214,11 +216,11 @@ def sort_tokens(folder: Path, number: int, width: Width, shard: IndexedShard) ->
     tokens = folder / f"tokenized.{number}"
     size, unit = tokens.stat().st_size, min(width, 2)
     entry = max(1, -(-(size - 1).bit_length() // 8))  # bytes of a place in the file
-    needed = (size // unit + size // width) * entry
+    needed = (size // unit + (size // width if width > unit else 0)) * entry
     if (free := shutil.disk_usage(folder).free) < needed:
         raise RunError(
-            f"the table of {tokens} needs {needed / 1e9:.1f} GB, and {folder} has room for {free / 1e9:.1f}. Free some "
-            "space, then run the same command again: what is stored already is kept."
+            f"the table of {tokens} needs {needed / 1e6:,.1f} MB, and {folder} has room for {free / 1e6:,.1f}. Free "
+            "some space, then run the same command again: what is stored already is kept."
         )
     with tempfile.TemporaryDirectory(prefix="sort-", dir=folder) as parts:
         options = {

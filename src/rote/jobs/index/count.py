@@ -14,8 +14,12 @@ Looked = Annotated[str, Option("The text to look for.", metavar="TEXT")]
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """One way in which a text may stand in a corpus: its tokens, and how often they do."""
+    """One way in which a text may stand in a corpus, and how often it does.
 
+    `how`: as the tokens that it is "alone", "after a space" or "after a line break".
+    """
+
+    how: str
     ids: list[int]
     count: int
     documents: int
@@ -40,13 +44,13 @@ class Counted:
 def count(index: Indexed, text: Looked, *, tokenizer: IndexTokenizer = None) -> Counted:
     """How often a text stands in the corpus, exactly.
 
-    In an index of tokens, a text is found where the corpus has its tokens: as it is tokenised alone, and as it is after
-    a space. One that begins or ends within a word is not found there; an index of bytes finds it.
+    In an index of tokens, a text is found where the corpus has its tokens: those that it is alone, after a space, or
+    after a line break. One that begins or ends within a word is not found there; an index of bytes finds it.
     """
     stored = opened(index, tokenizer)
     readings = [
-        Reading(ids=ids, count=stored.index.count(ids), documents=stored.index.documents_with(ids))
-        for ids in stored.reader.queries(text)
+        Reading(how=how, ids=ids, count=stored.index.count(ids), documents=stored.index.documents_with(ids))
+        for how, ids in stored.reader.queries(text).items()
     ]
     return Counted(
         text=text,

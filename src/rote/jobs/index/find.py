@@ -31,7 +31,7 @@ def find(
     """The documents and places in which a text stands, with what stands around it. See `count` for what is found."""
     require_whole("most", most)
     stored = opened(index, tokenizer)
-    queries = stored.reader.queries(text)
+    queries = list(stored.reader.queries(text).values())
     places = sorted((place, len(ids)) for ids in queries for place in stored.index.places(ids, most))
     return Finds(
         text=text,

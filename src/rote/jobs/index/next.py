@@ -44,7 +44,7 @@ def next(
     require_whole("most", most)
     stored = opened(index, tokenizer)
     counts: Counter[int | None] = Counter()
-    queries = stored.reader.queries(text)
+    queries = list(stored.reader.queries(text).values())
     for ids in queries:
         counts.update(stored.index.following(ids))
     total = counts.total()
