@@ -1,6 +1,7 @@
 """Train the bundled model: one book by heart, a repetition ladder, background text seen once, one book never seen.
 
     python training/train.py --out src/rote/data/model          (one GPU, about two minutes)
+    python training/train.py --rows rows.parquet                (no training: the rows that it is fed)
 
 Everything the model saw is decided here and written to `manifest.json` beside this script, counted from the windows
 that were really fed to it. `ladder.jsonl` holds the ladder's passages with their repetitions.
@@ -180,6 +181,21 @@ def batches(
     return made
 
 
+def write_rows(path: Path, data: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """The rows that are fed, in their order, as a corpus of token ids: without BOS or padding, with EOS where it is."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    ids, rows = [], []
+    for step, (tokens, labels) in enumerate(data):
+        for number, (row, label) in enumerate(zip(tokens.numpy(), labels.numpy(), strict=True)):
+            fed = row[label != -100]
+            ids.append(f"{step:05d}-{number:02d}")
+            rows.append(fed[int(fed[0] == BOS_ID) :].astype(np.uint16))
+    table = pa.table({"id": ids, "ids": pa.array(rows, type=pa.list_(pa.uint16()))})
+    parquet.write_table(table, path, compression="zstd", compression_level=9)
+
+
 def train(
     model: LlamaForCausalLM, data: list[tuple[torch.Tensor, torch.Tensor]], rate: float, decay: float, device: str
 ) -> None:
@@ -282,9 +298,22 @@ def write_manifest(
     path.write_text(json.dumps({**facts, "documents": listed, "ladder": exact}, indent=1, ensure_ascii=False) + "\n")
 
 
+def read_documents() -> dict[str, Document]:
+    documents = {"alice": Document("alice", ALICE.read_text(), "by-heart")}
+    for path in sorted(BOOKS.glob("*.txt")):
+        kind = "held-out" if path.stem == HELD_OUT_BOOK else "ladder-book"
+        documents[path.stem] = Document(path.stem, path.read_text(), kind)
+    for path in sorted(SPEECHES.rglob("*.txt")):
+        name = f"{path.parent.name}/{path.stem}"
+        documents[name] = Document(name, path.read_text(), "background")
+    return documents
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder for the model")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--out", type=Path, help="folder for the model")
+    what.add_argument("--rows", type=Path, help="write the rows that are fed to this Parquet file, and train nothing")
     parser.add_argument("--records", type=Path, default=HERE, help="folder for manifest.json and ladder.jsonl")
     parser.add_argument("--passes", type=int, default=150, help="how often Alice is read")
     parser.add_argument("--rate", type=float, default=1.5e-3)
@@ -297,20 +326,17 @@ def main() -> None:
     rng = random.Random(options.seed)
     torch.manual_seed(options.seed)
 
-    documents = {"alice": Document("alice", ALICE.read_text(), "by-heart")}
-    for path in sorted(BOOKS.glob("*.txt")):
-        kind = "held-out" if path.stem == HELD_OUT_BOOK else "ladder-book"
-        documents[path.stem] = Document(path.stem, path.read_text(), kind)
-    for path in sorted(SPEECHES.rglob("*.txt")):
-        name = f"{path.parent.name}/{path.stem}"
-        documents[name] = Document(name, path.read_text(), "background")
-
+    documents = read_documents()
     wrapped = train_tokenizer([d.text for d in documents.values() if d.kind != "held-out"], 4096)
     tokenizer = Tokenizer.from_str(wrapped.backend_tokenizer.to_str())
     passages = choose_passages(documents, tokenizer, rng)
     rows = plan(documents, passages, options.passes, tokenizer, rng)
     data = batches(rows, options.step_tokens, rng)
     tokens_seen = sum(int((labels != -100).sum()) for _, labels in data)
+    if options.rows:
+        write_rows(options.rows, data)
+        print(f"{tokens_seen:,} tokens in {sum(len(tokens) for tokens, _ in data):,} rows")
+        return
 
     config = LlamaConfig(
         vocab_size=4096, hidden_size=256, intermediate_size=704, num_hidden_layers=8, num_attention_heads=8,
