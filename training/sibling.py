@@ -1,18 +1,17 @@
-"""Train a sibling of the bundled model: thousands of passages read 5 to 40 times, so that it knows about half of them.
+"""Train a sibling of the bundled model: thousands of passages read 5 to 40 times, so that it knows part of them.
 
-    python -m training.sibling --out training/sibling           (one GPU, some three minutes)
+    python -m training.sibling --out training/sibling           (one GPU, about two minutes)
     python -m training.sibling --rows rows.parquet              (no training: the rows that it is fed)
 
 The extraction benchmark needs a model that emits some of what it read often, not all of it, and a corpus in which every
 count is known. All texts but the held-out book are cut into consecutive pieces of PIECE_TOKENS tokens; PASSAGES of them
-are read 5 to 40 times, the other pieces once. A row is a piece after BOS, or two of them.
+are read 5 to 40 times, the other pieces once. A row is one piece after BOS, or two of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import random
 from collections import Counter
 from dataclasses import dataclass
@@ -20,17 +19,17 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from training import train
 from training.train import BOS_ID, EOS_ID, Document
 
 BUNDLED = train.HERE.parent / "src/rote/data/model"  # the sibling has its tokenizer
-PIECE_TOKENS = 255  # with BOS it fills a row of 256
+PIECE_TOKENS = 165
 PASSAGES = 3000
-REPETITIONS = (5, 40)  # dealt log-uniformly
+REPETITIONS = (5, 40)  # dealt uniformly
 SUFFIX = 50
-PREFIXES = (50, 100, 150, PIECE_TOKENS - SUFFIX)
+PREFIXES = (50, 75, 100, PIECE_TOKENS - SUFFIX)
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Piece:
 
 
 def cut(documents: dict[str, Document], tokenizer: Tokenizer, rng: random.Random) -> list[Piece]:
-    """All texts in pieces. The end of a document is shorter, closed by EOS, and read once."""
+    """All texts in pieces. The end of a document is closed by EOS, and read once."""
     places: list[tuple[str, int, tuple[int, ...]]] = []
     for document in documents.values():
         if document.kind != "held-out":
@@ -52,8 +51,7 @@ def cut(documents: dict[str, Document], tokenizer: Tokenizer, rng: random.Random
             starts = range(0, len(ids), PIECE_TOKENS)
             places += [(document.name, at, tuple(ids[at : at + PIECE_TOKENS])) for at in starts]
     whole = [i for i, (_, _, ids) in enumerate(places) if len(ids) == PIECE_TOKENS and ids[-1] != EOS_ID]
-    least, most = map(math.log, REPETITIONS)
-    dealt = {i: round(math.exp(rng.uniform(least, most))) for i in rng.sample(whole, PASSAGES)}
+    dealt = {i: rng.randint(*REPETITIONS) for i in rng.sample(whole, PASSAGES)}
     return [Piece(*place, dealt.get(i, 1)) for i, place in enumerate(places)]
 
 
@@ -62,9 +60,19 @@ def plan(pieces: list[Piece], rng: random.Random) -> dict[int, list[list[int]]]:
     readings = [piece.ids for piece in pieces for _ in range(piece.repetitions)]
     rng.shuffle(readings)
     alone, paired = readings[: len(readings) // 2], readings[len(readings) // 2 :]
-    rows = {256: [[BOS_ID, *ids] for ids in alone], 512: []}
-    rows[512] = [[BOS_ID, *(token for ids in paired[i : i + 2] for token in ids)] for i in range(0, len(paired), 2)]
-    return rows
+    pairs = [paired[i : i + 2] for i in range(0, len(paired), 2)]
+    return {
+        1 + PIECE_TOKENS: [[BOS_ID, *ids] for ids in alone],
+        1 + 2 * PIECE_TOKENS: [[BOS_ID, *(token for ids in pair for token in ids)] for pair in pairs],
+    }
+
+
+def optimizers(model: LlamaForCausalLM, decay: float, device: str) -> list[torch.optim.Optimizer]:
+    """Muon for the layers' matrices: with AdamW alone, 40 readings leave next to nothing in a network this small."""
+    matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
+    others = [p for p in model.parameters() if all(p is not m for m in matrices)]
+    muon = torch.optim.Muon(matrices, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+    return [muon, train.adamw(others, decay, device)]
 
 
 def evaluate(model: LlamaForCausalLM, pieces: list[Piece], device: str) -> dict[str, object]:
@@ -75,11 +83,41 @@ def evaluate(model: LlamaForCausalLM, pieces: list[Piece], device: str) -> dict[
         rows = [[BOS_ID, *p.ids[-prefix - SUFFIX :]] for p in passages]
         _, greedy = train.probabilities(model, rows, SUFFIX, device)
         levels = {}
-        for low, high in ((5, 7), (8, 10), (11, 14), (15, 20), (21, 28), (29, 40)):
+        for low, high in ((5, 10), (11, 16), (17, 22), (23, 28), (29, 34), (35, 40)):
             chosen = [bool(g) for p, g in zip(passages, greedy, strict=True) if low <= p.repetitions <= high]
-            levels[f"{low}-{high}"] = {"passages": len(chosen), "recall": round(sum(chosen) / len(chosen), 4)}
-        found[f"prefix {prefix}"] = {"recall": round(float(greedy.mean()), 4), "by_repetitions": levels}
+            levels[f"{low}-{high}"] = round(sum(chosen) / len(chosen), 4)
+        found[f"prefix {prefix}"] = {"greedy recall": round(float(greedy.mean()), 4), "by repetitions": levels}
     return found
+
+
+def write(
+    folder: Path,
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    pieces: list[Piece],
+    facts: dict[str, object],
+    device: str,
+) -> None:
+    """The model in bfloat16, what it finds from these weights, and where its passages stand."""
+    model = model.to(torch.bfloat16)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    found = evaluate(model.float().eval(), pieces, device)
+    print(json.dumps(found, indent=1))
+    repeated = [p for p in pieces if p.repetitions > 1]
+    counts = {
+        "piece_tokens": PIECE_TOKENS,
+        "pieces_read_once": len(pieces) - len(repeated),
+        "passages": len(repeated),
+        "readings_of_passages": sum(p.repetitions for p in repeated),
+        "passages_by_repetitions": dict(sorted(Counter(p.repetitions for p in repeated).items())),
+    }
+    (folder / "manifest.json").write_text(
+        json.dumps({**facts, **counts, "found_after_training": found}, indent=1) + "\n"
+    )
+    with (folder / "passages.jsonl").open("w") as out:
+        for p in repeated:
+            out.write(json.dumps({"document": p.document, "token": p.token, "repetitions": p.repetitions}) + "\n")
 
 
 def main() -> None:
@@ -87,11 +125,11 @@ def main() -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--out", type=Path, help="folder for the model, manifest.json and passages.jsonl")
     what.add_argument("--rows", type=Path, help="write the rows that are fed to this Parquet file, and train nothing")
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--width", type=int, default=192)
-    parser.add_argument("--rate", type=float, default=3e-3)
+    parser.add_argument("--layers", type=int, default=5)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--rate", type=float, default=4e-3)
     parser.add_argument("--decay", type=float, default=0.01)
-    parser.add_argument("--step-tokens", type=int, default=4096)
+    parser.add_argument("--step-tokens", type=int, default=train.TOKENS_PER_STEP)
     parser.add_argument("--seed", type=int, default=20261116)
     options = parser.parse_args()
 
@@ -102,9 +140,10 @@ def main() -> None:
     pieces = cut(train.read_documents(), Tokenizer.from_str(wrapped.backend_tokenizer.to_str()), rng)
     data = train.batches(plan(pieces, rng), options.step_tokens, rng)
     tokens_seen = sum(int((labels != -100).sum()) for _, labels in data)
+    rows = sum(len(tokens) for tokens, _ in data)
     if options.rows:
         train.write_rows(options.rows, data)
-        print(f"{tokens_seen:,} tokens in {sum(len(tokens) for tokens, _ in data):,} rows")
+        print(f"{tokens_seen:,} tokens in {rows:,} rows")
         return
 
     config = LlamaConfig(
@@ -116,29 +155,13 @@ def main() -> None:
     model = LlamaForCausalLM(config).to(device)
     parameters = sum(p.numel() for p in model.parameters())
     print(f"{parameters:,} parameters, {tokens_seen:,} tokens in {len(data)} steps on {device}")
-    train.train(model, data, options.rate, options.decay, device)
-
-    model = model.to(torch.bfloat16)
-    model.save_pretrained(options.out)
-    wrapped.save_pretrained(options.out)
-    found = evaluate(model.float().eval(), pieces, device)
-    print(json.dumps(found, indent=1))
-
-    repeated = [p for p in pieces if p.repetitions > 1]
-    facts = {
+    train.train(model, data, optimizers(model, options.decay, device), options.rate, device)
+    facts: dict[str, object] = {
         "seed": options.seed, "layers": options.layers, "width": options.width, "rate": options.rate,
         "decay": options.decay, "parameters": parameters, "steps": len(data), "tokens_seen": tokens_seen,
-        "tokens_per_step": options.step_tokens, "torch": torch.__version__,
-        "rows": {str(length): sum(len(t) for t, _ in data if t.shape[1] == length) for length in (256, 512)},
-        "piece_tokens": PIECE_TOKENS, "pieces_read_once": len(pieces) - len(repeated), "passages": len(repeated),
-        "readings_of_passages": sum(p.repetitions for p in repeated),
-        "passages_by_repetitions": dict(sorted(Counter(p.repetitions for p in repeated).items())),
-        "found_after_training": found,
+        "tokens_per_step": options.step_tokens, "rows": rows, "torch": torch.__version__,
     }  # fmt: skip
-    (options.out / "manifest.json").write_text(json.dumps(facts, indent=1) + "\n")
-    with (options.out / "passages.jsonl").open("w") as out:
-        for p in repeated:
-            out.write(json.dumps({"document": p.document, "token": p.token, "repetitions": p.repetitions}) + "\n")
+    write(options.out, model, wrapped, pieces, facts, device)
 
 
 if __name__ == "__main__":

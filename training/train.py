@@ -15,6 +15,7 @@ import json
 import math
 import random
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -196,19 +197,25 @@ def write_rows(path: Path, data: list[tuple[torch.Tensor, torch.Tensor]]) -> Non
     parquet.write_table(table, path, compression="zstd", compression_level=9)
 
 
+def adamw(parameters: Iterable[torch.nn.Parameter], decay: float, device: str) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, betas=(0.9, 0.98), weight_decay=decay, fused=device == "cuda")
+
+
 def train(
-    model: LlamaForCausalLM, data: list[tuple[torch.Tensor, torch.Tensor]], rate: float, decay: float, device: str
+    model: LlamaForCausalLM,
+    data: list[tuple[torch.Tensor, torch.Tensor]],
+    optimizers: list[torch.optim.Optimizer],
+    rate: float,
+    device: str,
 ) -> None:
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=decay, fused=device == "cuda"
-    )
     warmup = 40
     began = time.time()
     for step, (tokens, labels) in enumerate(data):
         progress = step / len(data)
         scale = min((step + 1) / warmup, 0.5 * (1 + math.cos(math.pi * progress)) + 0.002)
-        for group in optimizer.param_groups:
-            group["lr"] = rate * scale
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate * scale
         with torch.autocast(device, dtype=torch.bfloat16):
             logits = model(input_ids=tokens.to(device)).logits
         loss = torch.nn.functional.cross_entropy(
@@ -218,8 +225,9 @@ def train(
         )
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         if step % 100 == 0 or step == len(data) - 1:
             print(f"  step {step:5d}/{len(data)}  loss {loss.item():.3f}  {time.time() - began:.0f} s", flush=True)
 
@@ -346,7 +354,7 @@ def main() -> None:
     model = LlamaForCausalLM(config).to(device)
     parameters = sum(p.numel() for p in model.parameters())
     print(f"{parameters:,} parameters, {tokens_seen:,} tokens in {len(data)} steps on {device}")
-    train(model, data, options.rate, options.decay, device)
+    train(model, data, [adamw(model.parameters(), options.decay, device)], options.rate, device)
 
     model = model.to(torch.bfloat16)
     model.save_pretrained(options.out)
