@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rote.extraction.near.search import near_verbatim
     from rote.extraction.text.writing import Writing
     from rote.extraction.verbatim import Verbatim, verbatim
+    from rote.jobs import index
     from rote.jobs.check import Checked, check
     from rote.jobs.compare import Comparison, compare
     from rote.jobs.doctor import Doctor, doctor
@@ -94,6 +95,7 @@ _HOME = {
     "expected_queries": "rote.odds",
     "export": "rote.jobs.export",
     "figures": "rote.jobs.figures",
+    "index": "rote.jobs",
     "load": "rote.models.base",
     "longer": "rote.jobs.longer",
     "near_verbatim": "rote.extraction.near.search",
@@ -153,6 +155,7 @@ __all__ = [
     "expected_queries",
     "export",
     "figures",
+    "index",
     "load",
     "longer",
     "near_verbatim",

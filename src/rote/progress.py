@@ -8,8 +8,9 @@ from contextlib import contextmanager
 Progress = Callable[[str, int, int], None]
 """Called with what is counted, how many are done, and of how many.
 
-Counted are "windows" (cut), "places" (looked for), "listed" and "drawn" (documents), "scored", "generated", "compared",
-"exported", "figures", "page" and "loaded" (models).
+Counted are "windows" (cut), "places" (looked for), "listed", "drawn" and "tokenised" (documents), "scored",
+"generated", "compared", "exported", "figures", "sorted" (shards of an index), "traced" (tokens), "counted" (examples in
+a corpus), "looked up" (outputs in it), "page" and "loaded" (models).
 """
 
 

@@ -17,6 +17,7 @@ from rote.cli import (
     doctor,
     export,
     figures,
+    index,
     longer,
     rate,
     reconstruct,
@@ -34,7 +35,16 @@ from rote.errors import RoteError
 
 COMMANDS = {
     "Look at a text": (scan.scan, show.show, spots.spots, longer.longer, reconstruct.reconstruct),
-    "Look at a corpus": (rate.rate, score.score, sweep.sweep),
+    "Look at a corpus": (
+        rate.rate,
+        score.score,
+        sweep.sweep,
+        index.build,
+        index.count,
+        index.find,
+        index.next,
+        index.trace,
+    ),
     "Be sure": (check.check, compare.compare, verify.verify),
     "Show it": (report.report, figures.figures, export.export, doctor.doctor),
 }

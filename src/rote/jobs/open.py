@@ -116,7 +116,7 @@ class Run(_Handle, StoredRun):
 
     def summed_up(self) -> Summary:
         """What its rows come to, sealed or not."""
-        return summarise(self.manifest, self.scores, self.facts(), self.variants, len(self.stages))
+        return summarise(self.manifest, self.scores, self.facts(), self.variants, self.outputs, len(self.stages))
 
     @property
     def finished(self) -> Finished:

@@ -1,0 +1,59 @@
+"""`index.count`: how often a text stands in a corpus."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from rote.corpus.index import Unit
+from rote.jobs.index.places import Indexed, IndexTokenizer, opened
+from rote.options import Option
+
+Looked = Annotated[str, Option("The text to look for.", metavar="TEXT")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """One way in which a text may stand in a corpus: its tokens, and how often they do."""
+
+    ids: list[int]
+    count: int
+    documents: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """How often a text stands in a corpus, in how many documents, and under which tokens.
+
+    `documents` is the sum over readings; a document with two of them counts twice.
+    """
+
+    text: str
+    unit: Unit
+    count: int
+    documents: int
+    readings: list[Reading]
+    corpus_tokens: int
+    corpus_documents: int
+
+
+def count(index: Indexed, text: Looked, *, tokenizer: IndexTokenizer = None) -> Counted:
+    """How often a text stands in the corpus, exactly.
+
+    In an index of tokens, a text is found where the corpus has its tokens: as it is tokenised alone, and as it is after
+    a space. One that begins or ends within a word is not found there; an index of bytes finds it.
+    """
+    stored = opened(index, tokenizer)
+    readings = [
+        Reading(ids=ids, count=stored.index.count(ids), documents=stored.index.documents_with(ids))
+        for ids in stored.reader.queries(text)
+    ]
+    return Counted(
+        text=text,
+        unit=stored.index.unit,
+        count=sum(reading.count for reading in readings),
+        documents=sum(reading.documents for reading in readings),
+        readings=readings,
+        corpus_tokens=stored.index.tokens,
+        corpus_documents=stored.index.documents,
+    )
