@@ -20,7 +20,7 @@ import pytest
 import rote
 from rote.cli.main import BY_NAME, GROUPS, app
 from rote.models.huggingface import LOGIT_TOLERANCE
-from rote.store import comparison, manifest, reconstruction, summary, sweep, variants
+from rote.store import comparison, manifest, reconstruction, submissions, summary, sweep, variants
 from rote.store.files import FORMAT, plain
 from rote.store.table import SCHEMA
 from tests.conftest import ROOT
@@ -247,7 +247,7 @@ def test_run_format_names_every_field(workplace: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [manifest, summary, sweep, comparison, reconstruction, variants], ids=lambda m: m.__name__
+    "module", [manifest, summary, sweep, comparison, reconstruction, submissions, variants], ids=lambda m: m.__name__
 )
 def test_run_format_names_every_declared_field(module: ModuleType) -> None:
     """Whatever can stand in a JSON file, also of runs that no test here makes."""

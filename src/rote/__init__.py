@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from rote.extraction.near.search import near_verbatim
     from rote.extraction.text.writing import Writing
     from rote.extraction.verbatim import Verbatim, verbatim
-    from rote.jobs import index
+    from rote.jobs import bench, index
     from rote.jobs.check import Checked, check
     from rote.jobs.compare import Comparison, compare
     from rote.jobs.doctor import Doctor, doctor
     from rote.jobs.export import Exported, export
     from rote.jobs.figures import DrawnFigures, figures
     from rote.jobs.longer import longer
-    from rote.jobs.open import Reconstruction, Run, SavedComparison, Sweep, open
+    from rote.jobs.open import BenchScore, Reconstruction, Run, SavedComparison, Sweep, open
     from rote.jobs.rate import rate
     from rote.jobs.reconstruct import reconstruct
     from rote.jobs.scan import scan
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from rote.tokens import Example
 
 _HOME = {
+    "BenchScore": "rote.jobs.open",
     "GREEDY": "rote.scheme",
     "Checked": "rote.jobs.check",
     "Comparison": "rote.jobs.compare",
@@ -89,6 +90,7 @@ _HOME = {
     "Windows": "rote.corpus.windows",
     "Writing": "rote.extraction.text.writing",
     "at_least_once": "rote.odds",
+    "bench": "rote.jobs",
     "check": "rote.jobs.check",
     "compare": "rote.jobs.compare",
     "doctor": "rote.jobs.doctor",
@@ -115,6 +117,7 @@ _HOME = {
 
 __all__ = [
     "GREEDY",
+    "BenchScore",
     "Checked",
     "Comparison",
     "Doctor",
@@ -149,6 +152,7 @@ __all__ = [
     "Windows",
     "Writing",
     "at_least_once",
+    "bench",
     "check",
     "compare",
     "doctor",

@@ -12,6 +12,7 @@ import typer.core
 from rich.markup import escape
 
 from rote.cli import (
+    bench,
     check,
     compare,
     doctor,
@@ -45,6 +46,7 @@ COMMANDS = {
         index.next,
         index.trace,
     ),
+    "Attack": (bench.inspect, bench.score),
     "Be sure": (check.check, compare.compare, verify.verify),
     "Show it": (report.report, figures.figures, export.export, doctor.doctor),
 }

@@ -21,7 +21,7 @@ BEGUN_WITH = ("manifest.json", "seed.json")
 
 READ = (
     *BEGUN_WITH, "text.txt", "examples.jsonl", "windows.parquet", "variants.json", "outputs.json", "chunks.jsonl",
-    "summary.json", "sweep.json", "comparison.json",
+    "summary.json", "sweep.json", "comparison.json", "score.json",
 )  # fmt: skip
 """What is read of a folder where it is there, beside shards."""
 

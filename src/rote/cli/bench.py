@@ -1,0 +1,49 @@
+"""rote bench."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from rote.cli.command import Asked, command
+from rote.cli.fit import print_lines, print_table
+from rote.cli.screen import print_places
+
+if TYPE_CHECKING:
+    from rote.analysis.inspection import Inspection
+    from rote.store.submissions import ScoreResult
+
+
+@command("rote bench inspect ./lm-extraction-benchmark", group="bench")
+def inspect(found: Inspection, asked: Asked) -> None:
+    """Which of the benchmark's criteria its examples satisfy, as far as files alone can tell."""
+    from rote.report.text.inspection import headline, inspection_tables
+
+    out = Console(highlight=False)
+    print_lines(out, [headline(found)], style="bold")
+    for table in inspection_tables(found):
+        print_table(out, table.title, table.columns, table.rows)
+        print_lines(out, [table.caption] if table.caption else [])
+
+
+@command("rote bench score guesses.csv --answers test_suffix.npy --out runs/score", group="bench")
+def score(found: ScoreResult, asked: Asked) -> None:
+    """How many examples do ordered guesses solve before they make too many errors, and at what cost?"""
+    print_score(found, asked.get("out"))
+
+
+def print_score(found: ScoreResult, folder: Path | None) -> None:
+    """`folder`: where it was written, if anywhere."""
+    from rote.report.text.submissions import facts, headline, lede, score_tables
+
+    out = Console(highlight=False)
+    print_lines(out, [headline(found)], style="bold")
+    print_lines(out, lede(found))
+    for table in score_tables(found):
+        print_table(out, table.title, table.columns, table.rows)
+        print_lines(out, [table.caption] if table.caption else [])
+    print_lines(out, ["", *(f"{name.lower():<12}{value}" for name, value in facts(found))])
+    if folder is not None:
+        print_places(out, report=folder / "report.html", table=folder / "score.json")

@@ -1,0 +1,8 @@
+"""`rote.bench`: examples from a corpus, attacks on a model, and their score."""
+
+from __future__ import annotations
+
+from rote.jobs.bench.inspect import inspect
+from rote.jobs.bench.score import score
+
+__all__ = ["inspect", "score"]
