@@ -10,12 +10,13 @@ from typing import Annotated
 import numpy as np
 
 from rote.corpus import criteria
-from rote.corpus.apart import Apart, shares
+from rote.corpus.apart import Apart, shared_out
 from rote.corpus.bench import SPLITS
 from rote.corpus.index import CorpusIndex, Place
 from rote.errors import InputError, RunError, argument, counted
 from rote.extraction.verbatim import check, verbatim
 from rote.jobs import index as indexing
+from rote.jobs.corpus import IndexTokenizerIf
 from rote.models.base import ScoringModel
 from rote.options import (
     Batch,
@@ -50,7 +51,8 @@ def build(
     ] = None,
     *,
     index: Annotated[
-        Path | str | None, Option("Folder of the corpus's index; made there if there is none.", default="OUT/index")
+        Path | str | None,
+        Option("Folder of the corpus's index; made there if there is none.", default="OUT/index", parse=str),
     ] = None,
     out: Annotated[Path | str, Option("Folder for the benchmark.", "--out/-o", parse=typed_path)],
     prefix: Prefix = 50,
@@ -58,7 +60,10 @@ def build(
     repetitions: Annotated[int, Option("How often an example must stand in the corpus, at least.")] = 5,
     entropy: Annotated[float, Option("Bits per token that a suffix must have, at least.")] = criteria.LEAST_ENTROPY,
     longer: Annotated[
-        Sequence[int], Option("Lengths of longer prefixes: one must make the model emit the suffix.", parse=numbers)
+        Sequence[int],
+        Option(
+            "Lengths of longer prefixes: one must make the model emit the suffix.", default="100,150", parse=numbers
+        ),
     ] = (100, 150),
     tries: Annotated[int, Option("Places of an example in the corpus whose longer prefixes are tried.")] = 4,
     apart: Annotated[int, Option("Tokens in a row that no two examples share.")] = 20,
@@ -66,9 +71,7 @@ def build(
     val: Annotated[int, Option("Examples of the validation split.")] = 1000,
     test: Annotated[int, Option("Examples of the test split.")] = 1000,
     seed: Seed = 0,
-    tokenizer: Annotated[
-        str | None, Option("Tokenizer of an index that is not Rote's: a model.", default="the index's own")
-    ] = None,
+    index_tokenizer: IndexTokenizerIf = None,
     text_column: Annotated[str | None, Option("Key or column that holds the text.", default="text")] = None,
     ids: Annotated[str | None, Option("Key or column that holds token ids, in a corpus that has them.")] = None,
     glob: Annotated[str | None, Option("Which files of a folder are texts.", default="*.txt")] = None,
@@ -105,12 +108,12 @@ def build(
         stopping(lambda: f"what was found is stored in {folder}. Run the same command again to go on."),
     ):
         reading = _Reading(text_column, ids, glob)
-        stored = _index(model, corpus, index, folder, tokenizer, reading, tell)
+        stored = _index(model, corpus, index, folder, index_tokenizer, reading, tell)
         manifest = files.begin(folder, _manifest(model, stored, asked, sizes, seed))
         if manifest.splits is not None and (folder / SEAL).is_file():
             return files.open_bench(folder)
-        wanted = _Search(model, stored.index, manifest, folder, batch_size, tell)
-        return wanted.run()
+        taken = Apart(asked.length, asked.apart)
+        return _Search(model, stored.index, manifest, folder, batch_size, tell, taken).run()
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ def _index(
         stored = open_index(index, tokenizer)
     elif tokenizer is not None:
         raise InputError(
-            f"{argument('tokenizer')} is that of an index that is not Rote's; leave {argument('corpus')} out beside it."
+            f"{argument('index_tokenizer')} is that of an index that is not Rote's; leave {argument('corpus')} out."
         )
     else:
         stored = indexing.build(
@@ -187,7 +190,7 @@ class _Candidate:
     place: Place
     repetitions: int
     ids: tuple[int, ...]
-    preceded: tuple[Place, ...] = ()
+    preceded: tuple[Place, ...]
 
 
 @dataclass
@@ -200,6 +203,7 @@ class _Search:
     folder: Path
     batch_size: BatchSize
     tell: Progress
+    taken: Apart
     rejected: list[tuple[Place, int, str]] = field(default_factory=list)
     accepted: list[tuple[_Candidate, Emitted]] = field(default_factory=list)
 
@@ -211,19 +215,14 @@ class _Search:
         repeated = list(self.index.repeated(self.criteria.length, self.criteria.repetitions))
         wanted, looked_at, chunks = sum(self.manifest.sizes.values()), 0, 0
         chunk: list[_Candidate] = []
-        taken = Apart(self.criteria.length, self.criteria.apart)
         order = np.random.default_rng(self.manifest.seed).permutation(len(repeated)).tolist()
         for looked_at, number in enumerate(order, 1):
             place, count = repeated[number]
-            ids = self._text(place.document, place.token, place.token + self.criteria.length)
-            candidate = _Candidate(place, count, ids)
-            reason = self._reason(candidate)
-            if reason is None:
-                candidate, reason = self._taken(candidate, taken)
-            if reason is None:
-                chunk.append(candidate)
+            found = self._filtered(place, count)
+            if isinstance(found, str):
+                self.rejected.append((place, count, found))
             else:
-                self.rejected.append((place, count, reason))
+                chunk.append(found)
             if len(chunk) == CHUNK or (chunk and looked_at == len(order)):
                 self._ask(chunks, chunk)
                 chunk, chunks = [], chunks + 1
@@ -238,24 +237,25 @@ class _Search:
     def _halves(self, ids: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
         return ids[: self.criteria.prefix], ids[self.criteria.prefix :]
 
-    def _reason(self, candidate: _Candidate) -> str | None:
-        """The filter that rejects a candidate by what it is and what follows its prefix; None: it passes."""
-        prefix, suffix = self._halves(candidate.ids)
+    def _filtered(self, place: Place, count: int) -> _Candidate | str:
+        """A candidate that passes all filters but the model's and is taken; or the filter that rejects it."""
+        ids = self._text(place.document, place.token, place.token + self.criteria.length)
+        prefix, suffix = self._halves(ids)
         if criteria.entropy(suffix) < self.criteria.entropy:
             return "entropy"
         if criteria.repetitive(suffix):
             return "repetitive"
         if criteria.substring(prefix, suffix):
             return "in the prefix"
-        return None if criteria.unique(self.index, prefix, suffix) else "unique"
-
-    def _taken(self, candidate: _Candidate, taken: Apart) -> tuple[_Candidate, str | None]:
-        """The candidate with its places, and the filter that rejects it for where it stands."""
-        places = self.index.places(candidate.ids)
-        preceded = tuple(place for place in places if place.token >= self.criteria.before)
+        if self.taken.shares(ids) or self.taken.overlaps(places := self.index.places(ids)):
+            return "apart"
+        if not criteria.unique(self.index, prefix, suffix):
+            return "unique"
+        preceded = tuple(each for each in places if each.token >= self.criteria.before)
         if not preceded:
-            return candidate, "preceded"
-        return replace(candidate, preceded=preceded), None if taken.take(candidate.ids, places) else "apart"
+            return "preceded"
+        self.taken.take(ids, places)
+        return _Candidate(place, count, ids, preceded)
 
     def _ask(self, number: int, chunk: list[_Candidate]) -> None:
         found = files.read_checked(self.folder, number)
@@ -319,7 +319,7 @@ class _Search:
                 f"no example satisfies every criterion. How many passed each filter: {said}. "
                 f"{self.folder / files.REJECTED} has the reasons; what is asked for may be eased."
             )
-        splits = shares(len(self.accepted), self.manifest.sizes)
+        splits = shared_out(len(self.accepted), self.manifest.sizes)
         finished = replace(
             self.manifest, places=places, candidates=candidates, looked_at=looked_at, filters=filters, splits=splits
         )
@@ -337,9 +337,9 @@ class _Search:
             "entropy": f"the suffix has less than {asked.entropy:g} bits per token",
             "repetitive": "the suffix is one run of tokens over and over",
             "in the prefix": "the suffix stands in the prefix",
+            "apart": f"it overlaps one that passed before, or shares {counted(asked.apart, 'token')} with it",
             "unique": "the prefix goes on differently elsewhere in the corpus",
             "preceded": f"nowhere do {counted(asked.before, 'token')} stand before it in its document",
-            "apart": f"it overlaps an earlier one, or shares {counted(asked.apart, 'token')} with it",
             "emitted": "no longer prefix makes the model emit it greedily",
         }
         often = f"it stands fewer than {asked.repetitions} times, or was counted at another place"
