@@ -12,6 +12,7 @@ from rote.cli.screen import print_places
 from rote.errors import counted
 
 if TYPE_CHECKING:
+    from rote.corpus.index import Unit
     from rote.jobs.index.count import Counted
     from rote.jobs.index.find import Finds
     from rote.jobs.index.next import Continuations
@@ -41,14 +42,14 @@ def build(stored: StoredIndex, asked: Asked) -> None:
 def count(found: Counted, asked: Asked) -> None:
     """How often does a text stand in the corpus?"""
     out = Console(highlight=False)
-    print_lines(out, [_times(found.count, found.unit, found.corpus_documents, found.corpus_tokens)], style="bold")
-    if found.count:
-        print_lines(out, [f"In {counted(found.documents, 'document')}."])
-    if len(found.readings) > 1:
+    where = f", in {counted(found.documents, 'document')}" if found.count else ""
+    print_lines(out, [f"It stands in the corpus {_often(found.count)}{where}."], style="bold")
+    corpus = f"The corpus has {counted(found.corpus_documents, 'document')} and {found.corpus_tokens:,} {found.unit}."
+    print_lines(out, [corpus])
+    if len(found.readings) > 1 and found.count:
         alone, spaced = (reading.count for reading in found.readings)
-        print_lines(out, [f"{alone:,} as the text is tokenised alone, {spaced:,} as it is after a space."])
-    if not found.count and found.unit == "tokens":
-        print_lines(out, [WHOLE_WORDS])
+        print_lines(out, [f"As the tokens that it is alone: {alone:,}. As those that it is after a space: {spaced:,}."])
+    _tell_whole_tokens(out, found.unit)
 
 
 @command('rote index find my-index "down the rabbit-hole" --most 5', group="index")
@@ -60,8 +61,8 @@ def find(found: Finds, asked: Asked) -> None:
         print_lines(out, [f"The first {len(found.places)} places, in the order of the corpus:"])
     for place in found.places:
         print_lines(out, ["", *_lines(place, found.unit)])
-    if not found.count and found.unit == "tokens":
-        print_lines(out, [WHOLE_WORDS])
+    print_lines(out, [""] if found.places else [])
+    _tell_whole_tokens(out, found.unit)
 
 
 @command('rote index next my-index "said the" --most 20', group="index")
@@ -71,11 +72,12 @@ def next(found: Continuations, asked: Asked) -> None:
 
     out, what = Console(highlight=False), found.unit.removesuffix("s")
     print_lines(out, [f"It stands in the corpus {_often(found.count)}."], style="bold")
+    _tell_whole_tokens(out, found.unit)
     if not found.count:
-        print_lines(out, [WHOLE_WORDS] if found.unit == "tokens" else [])
         return
-    which = "All" if found.distinct == len(found.continuations) else f"The {len(found.continuations)} most frequent"
-    title = f"{which} of {counted(found.distinct, 'continuation')}"
+    of = counted(found.distinct, "continuation")
+    shown = len(found.continuations)
+    title = f"What follows: {of}" if found.distinct == shown else f"What follows: the {shown} most frequent of {of}"
     rows = [
         [
             "(the document ends)" if each.token is None else repr(each.text),
@@ -103,30 +105,34 @@ def trace(found: Traced, asked: Asked) -> None:
     if len(found.spans) > SHOWN:
         print_lines(out, [f"The {SHOWN} longest of {len(found.spans):,} spans; --json has all of them:"])
     for span in found.spans[:SHOWN]:
-        head = f"{span.tokens:,} {found.unit} at character {span.start:,}, {_often(span.count)} in the corpus; first:"
+        first = ", first here" if span.count > 1 else ""
+        at = f"{span.tokens:,} {found.unit} at character {span.start:,} of the text"
+        head = f"{at}, {_often(span.count)} in the corpus{first}:"
         print_lines(out, ["", head, *(f"  {line}" for line in _lines(span.place, found.unit))])
 
 
-WHOLE_WORDS = (
-    "An index of tokens finds whole tokens: a text that begins or ends within a word may stand there all the same. An "
-    "index made with --bytes finds it."
-)
+def _tell_whole_tokens(out: Console, unit: str) -> None:
+    """A count of tokens is no count of characters, and a reader must not take it for one."""
+    if unit == "tokens":
+        line = (
+            "Found as whole tokens: where it is cut into other tokens, as within a longer word, it is not counted. An "
+            "index made with --bytes counts it everywhere."
+        )
+        print_lines(out, [line])
 
 
 def _often(count: int) -> str:
     return {0: "nowhere", 1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
-def _times(count: int, unit: str, documents: int, tokens: int) -> str:
-    return f"It stands in the corpus {_often(count)} ({counted(documents, 'document')}, {tokens:,} {unit})."
-
-
-def _lines(place: Found, unit: str) -> list[str]:
+def _lines(place: Found, unit: Unit) -> list[str]:
     """Where it stands, and the words around it on one line."""
-    from rote.report.text.terminal import safe
+    from rote.jobs.index.places import AROUND
 
     what = unit.removesuffix("s")
     where = f"{place.document}, character {place.character:,} ({what} {place.token:,} of {place.document_tokens:,})"
     text = place.text if len(place.text) <= 300 else f"{place.text[:150]} … {place.text[-150:]}"
-    around = f"…{place.before}[{text}]{place.after}…"
-    return [where, safe(" ".join(around.split()))]
+    before = "…" if place.token > AROUND[unit] else ""
+    after = "…" if place.token + place.tokens + AROUND[unit] < place.document_tokens else ""
+    around = f"{before}{place.before}[{text}]{place.after}{after}"
+    return [" ".join(where.split()), " ".join(around.split())]

@@ -68,6 +68,12 @@ class Commands(typer.core.TyperGroup):
         flags_as_flags(self)
         super().format_help(ctx, formatter)
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order of COMMANDS, in which groups stand among the others."""
+        names: list[str] = super().list_commands(ctx)
+        order = [name.split()[0] for name in BY_NAME]
+        return names if ctx.parent is not None else sorted(names, key=order.index)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
         whole = name if ctx.parent is None else f"{ctx.info_name} {name}"

@@ -123,12 +123,12 @@ class CorpusIndex:
             found += [self._place(shard, int(pointer)) for pointer in pointers[:room]]
         return found
 
-    def documents_with(self, ids: Sequence[int]) -> int:
-        """In how many documents they stand."""
-        found = 0
-        for shard, (first, last) in enumerate(self._ranks(ids)):
-            pointers = self.parts[shard].pointers(first, last) * self.width
-            found += len(np.unique(np.searchsorted(self.parts[shard].offsets, pointers.astype(np.uint64), "right")))
+    def documents_with(self, *queries: Sequence[int]) -> int:
+        """In how many documents they stand: one of these queries at least, where there are several."""
+        found, ranks = 0, [self._ranks(ids) for ids in queries]
+        for shard, part in enumerate(self.parts):
+            pointers = np.concatenate([part.pointers(*own[shard]) for own in ranks]) * self.width
+            found += len(np.unique(np.searchsorted(part.offsets, pointers.astype(np.uint64), "right")))
         return found
 
     def following(self, ids: Sequence[int]) -> dict[int | None, int]:
@@ -258,7 +258,7 @@ class CorpusIndex:
         end = int(offsets[own + 1]) if own + 1 < len(offsets) else len(text)
         try:
             said = json.loads(bytes(text[int(offsets[own]) : end]))
-            return str(said["metadata"].get("id") or f"{said['path']}, line {said['linenum']}")
+            return str(said["metadata"].get("id") or f"{said['path']}, line {said['linenum'] + 1}")
         except (ValueError, KeyError, TypeError, AttributeError):
             return f"document {number}"
 

@@ -76,6 +76,10 @@ class Reader:
         tokens = [int(token) for token in ids]
         return str(self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
+    def text_after(self, ids: Sequence[int], token: int) -> str:
+        """What a token says after others: some tokenizers leave out a space that a text begins with."""
+        return self.text([*ids, token]).removeprefix(self.text(ids))
+
 
 def _ends_with(ids: Sequence[int], end: Sequence[int]) -> bool:
     """Then what is after a space is found as what stands alone is: the space is a token of its own."""

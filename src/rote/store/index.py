@@ -18,7 +18,7 @@ import numpy as np
 
 from rote.corpus.index import MISSING, CorpusIndex, Unit, Width, numbers_of, width_of
 from rote.corpus.readings import Reader
-from rote.errors import InputError, RoteError, RunError, argument
+from rote.errors import InputError, ModelError, RoteError, RunError, argument
 from rote.models.fingerprint import tokenizer_hash
 from rote.models.tokenizer import load_tokenizer
 from rote.store.files import FORMAT, pretty, read_declared, whole_file, write_whole
@@ -43,7 +43,7 @@ class IndexedShard:
 class IndexManifest:
     """What an index was made of. `shards`: None while it is being built; `tokenizer` and `model`: None with bytes.
 
-    `listing` is the SHA-256 of the documents' ids and their files' sizes, `tokenizer` that of the tokenizer.
+    `listing` is the SHA-256 of the documents' ids and of their files' hashes, `tokenizer` the hash of the tokenizer.
     """
 
     format: int
@@ -84,7 +84,13 @@ class StoredIndex:
         if self.named is None:
             return None
         revision = None if self.manifest is None else self.manifest.revision
-        return load_tokenizer(self.named, revision=revision, expected=self.expected)
+        try:
+            return load_tokenizer(self.named, revision=revision, expected=self.expected)
+        except ModelError as error:
+            raise InputError(
+                f"the index {self.folder} needs the tokenizer it was made with: {str(error).rstrip('.')}. Say where "
+                f"that is with {argument('tokenizer')}: the folder or the hub id of a model that has it."
+            ) from error
 
     @cached_property
     def reader(self) -> Reader:
@@ -220,10 +226,11 @@ def sort_tokens(folder: Path, number: int, width: Width, shard: IndexedShard) ->
             "token-width": unit,
         }  # fmt: skip
         given = [part for name, value in options.items() for part in (f"--{name}", str(value))]
-        done = subprocess.run([str(_builder()), "make-part", *given], capture_output=True, text=True)
+        done = subprocess.run([str(builder()), "make-part", *given], capture_output=True, text=True)
         made = Path(parts) / f"0-{size}"
         if done.returncode or not made.is_file():
-            last = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+            said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("note: ")]
+            last = said[-1].strip() if said else f"it ended with {done.returncode}"
             raise RunError(
                 f"infini-gram's builder failed on {tokens}: {last}. If memory ran out ({MEMORY[width]} times the "
                 f"{size:,} bytes), start anew with a smaller {argument('memory')}."
@@ -258,7 +265,8 @@ def close(folder: Path, manifest: IndexManifest, shards: list[IndexedShard]) -> 
     return finished
 
 
-def _builder() -> Path:
+def builder() -> Path:
+    """The program of infini-gram that sorts."""
     try:
         import infini_gram
     except ImportError as error:

@@ -30,6 +30,11 @@ def kind_of(folder: str | Path) -> Holding:
         return "sweep"
     if (path / SCORE).is_file():
         return "score"
+    if (path / "index.json").is_file() or (path / "tokenized.0").is_file():
+        raise RunError(
+            f"{folder} holds an index of a corpus, which has no scores. Ask it with rote index count, find, next or "
+            "trace."
+        )
     if any(path.glob("prefix-*/manifest.json")):
         raise RunError(f"{folder} holds a sweep that is unfinished; run the same rote sweep again to finish it.")
     if not (path / "manifest.json").is_file():

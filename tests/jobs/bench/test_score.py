@@ -182,7 +182,10 @@ def test_what_has_no_times_cannot_be_asked_about_them(tmp_path: Path) -> None:
 def test_an_attack_that_is_not_whole_is_refused(tmp_path: Path) -> None:
     answers = save(tmp_path, [[1, 1], [2, 2]])
     guesses, found = [Guess(0, (1, 1)), Guess(1, (2, 2))], [(1.0, 10), (2.0, 20)]
-    score = lambda folder: rote.bench.score(folder, answers=answers)  # noqa: E731
+
+    def score(folder: Path) -> ScoreResult:
+        return rote.bench.score(folder, answers=answers)
+
     assert score(attack(tmp_path / "whole", guesses, found)).submissions[0].recall.share == 1
     with pytest.raises(RunError, match="holds an attack that has not ended"):
         score(attack(tmp_path / "begun", guesses, found, sealed=False))

@@ -28,6 +28,15 @@ __all__ = ["browser"]
 
 NASTY = '<script>window.hacked = 1</script> <img src=x onerror="window.hacked = 2"> “quotes” 🐇 שלום\r\n'
 KINDS = ("runs", "examples", "sweep", "reconstruction", "written", "score", "attacks")
+TRUTHS: dict[str, Callable[[Path], ComparisonTruth | SweepTruth | ScoreTruth | ReconstructionTruth]] = {
+    "runs": ComparisonTruth,
+    "examples": ComparisonTruth,
+    "sweep": SweepTruth,
+    "reconstruction": ReconstructionTruth,
+    "written": ReconstructionTruth,
+    "score": ScoreTruth,
+    "attacks": ScoreTruth,
+}
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 800}
 
 
@@ -124,8 +133,8 @@ def attacks(folder: Path) -> Path:
     for name in ("<b>one</b> 5%", "two 2"):
         guesses = list(dict.fromkeys(draw.sample(plain, len(plain))))
         every.append(attack(folder / name, guesses, [(draw.random(), draw.randint(1, 5000)) for _ in guesses]))
-    options = {"seconds": 2.0, "token_evals": 4500, "speed": 2.5}
-    rote.bench.score(every, answers=folder / "answers.npy", errors=7, out=folder / "attacks", **options)
+    limits: dict[str, Any] = {"errors": 7, "seconds": 2.0, "token_evals": 4500, "speed": 2.5}
+    rote.bench.score(every, answers=folder / "answers.npy", out=folder / "attacks", **limits)
     return folder / "attacks/report.html"
 
 
@@ -161,11 +170,7 @@ def test_every_number_has_a_key_and_is_what_the_folder_holds(
     browser: Any, path_of: Callable[[str], Path], kind: str
 ) -> None:
     path = path_of(kind)
-    of = {
-        "runs": ComparisonTruth, "examples": ComparisonTruth, "sweep": SweepTruth, "score": ScoreTruth,
-        "attacks": ScoreTruth,
-    }.get(kind, ReconstructionTruth)  # fmt: skip
-    truth = of(path.parent)
+    truth = TRUTHS[kind](path.parent)
     with page_of(browser, path) as page:
         assert problems(page, truth) == []
         assert page.locator("[data-key]").count() > 15

@@ -20,6 +20,7 @@ from rote.progress import Progress, quiet, stopping
 from rote.store import index as files
 from rote.store.files import FORMAT, digest, locked, now
 from rote.store.manifest import made_with
+from rote.store.seal import hash_of
 
 GIB = 1 << 30
 
@@ -60,6 +61,7 @@ def build(
     tell, folder = progress or quiet, folder_of(out)
     require_flag("bytes", bytes)
     _refuse_idle(tokenizer, revision, bytes, text_column, ids)
+    files.builder()  # or nothing is begun
     name = None if bytes else tokenizer or "bundled"
     loaded = None if name is None else load_tokenizer(name, revision=revision, download=True)
     opened = open_corpus(corpus, text_column=text_column, ids_column=ids, glob=glob, progress=tell)
@@ -79,7 +81,8 @@ def _refuse_idle(
 ) -> None:
     for name, value in (("tokenizer", tokenizer), ("revision", revision), ("ids", ids)):
         if bytes and value is not None:
-            raise InputError(f"{argument('bytes')} needs no tokenizer; leave {argument(name)} out.")
+            why = "is for texts" if name == "ids" else "needs no tokenizer"
+            raise InputError(f"{argument('bytes')} {why}; leave {argument(name)} out.")
     if revision is not None and tokenizer is None:
         raise InputError(f"{argument('revision')} is for a model of the hub; give {argument('tokenizer')} as well.")
     if ids is not None and text_column is not None:
@@ -109,10 +112,11 @@ def _manifest(plan: _Plan, name: str | None, revision: str | None, memory: float
 
 def _listed(corpus: Corpus) -> Iterator[str]:
     yield f"{corpus.shape} {corpus.column.name}"
-    sizes: dict[Path, int] = {}
+    hashes: dict[Path, str] = {}
     for document in corpus.documents:
-        size = sizes.setdefault(document.file, document.file.stat().st_size)
-        yield f"{size} {document.id}"
+        if document.file not in hashes:
+            hashes[document.file] = hash_of(document.file)
+        yield f"{hashes[document.file]} {document.id}"
 
 
 def _memory(memory: float | None) -> float:
@@ -126,7 +130,7 @@ def _memory(memory: float | None) -> float:
 def _begin(folder: Path, asked: files.IndexManifest, memory: float | None) -> files.IndexManifest:
     """What the folder is an index of; one of something else, or made differently, is refused."""
     if not (folder / files.INDEX).is_file():
-        other = next((path.name for path in folder.iterdir() if path.name != ".lock"), None)
+        other = next((path.name for path in folder.iterdir() if not path.name.startswith(".")), None)
         if other is not None:
             raise RunError(
                 f"{folder} is not empty (it has {other}) and holds no index. Choose another {argument('out')}."
@@ -134,13 +138,22 @@ def _begin(folder: Path, asked: files.IndexManifest, memory: float | None) -> fi
         files.write_index(folder, asked)
         return asked
     stored = files.read_index(folder)
-    fields = ["listing", "documents", "unit", "tokenizer", "vocabulary"] + (["shard_bytes"] if memory else [])
-    for field in fields:
-        before, now_asked = getattr(stored, field), getattr(asked, field)
-        if before != now_asked:
+    if stored.shards is None and not files.finished_shards(folder):  # nothing would be lost
+        files.write_index(folder, asked)
+        return asked
+    differs = {
+        f"of {stored.unit}, not of {asked.unit}": stored.unit != asked.unit,
+        f"with another tokenizer ({stored.model}) than that of {asked.model}": stored.tokenizer != asked.tokenizer,
+        f"of another corpus ({stored.corpus}, {counted(stored.documents, 'document')}) than {asked.corpus} is now": (
+            stored.listing != asked.listing
+        ),
+        f"with another {argument('memory')}": memory is not None and stored.shard_bytes != asked.shard_bytes,
+    }
+    for how, so in differs.items():
+        if so:
             raise RunError(
-                f"{folder} holds an index that was made differently: its {field} is {before}, this command's "
-                f"{now_asked}. Choose another {argument('out')}, or delete the folder to start anew."
+                f"{folder} holds an index that was made {how}. Choose another {argument('out')}, or delete the folder "
+                "to start anew."
             )
     return stored
 
@@ -148,7 +161,8 @@ def _begin(folder: Path, asked: files.IndexManifest, memory: float | None) -> fi
 def _complete(folder: Path, manifest: files.IndexManifest, plan: _Plan, tell: Progress) -> list[files.IndexedShard]:
     shards = files.finished_shards(folder)
     done, total = sum(shard.documents for shard in shards), manifest.documents
-    documents = _documents(plan, plan.corpus.documents[done:], tell, done)
+    in_order = sorted(plan.corpus.documents, key=lambda document: (document.file, document.place))  # as they are read
+    documents = _documents(plan, in_order[done:], tell, done)
     while done < total:
         shard = files.write_tokens(folder, len(shards), documents, manifest.width, manifest.shard_bytes)
         tell("sorted", len(shards), len(shards) + 1)

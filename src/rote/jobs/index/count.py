@@ -25,7 +25,7 @@ class Reading:
 class Counted:
     """How often a text stands in a corpus, in how many documents, and under which tokens.
 
-    `documents` is the sum over readings; a document with two of them counts twice.
+    A document that has it under two readings is one of `documents`, and one of each reading's.
     """
 
     text: str
@@ -52,7 +52,7 @@ def count(index: Indexed, text: Looked, *, tokenizer: IndexTokenizer = None) -> 
         text=text,
         unit=stored.index.unit,
         count=sum(reading.count for reading in readings),
-        documents=sum(reading.documents for reading in readings),
+        documents=stored.index.documents_with(*(reading.ids for reading in readings)),
         readings=readings,
         corpus_tokens=stored.index.tokens,
         corpus_documents=stored.index.documents,

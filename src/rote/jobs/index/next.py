@@ -44,7 +44,8 @@ def next(
     require_whole("most", most)
     stored = opened(index, tokenizer)
     counts: Counter[int | None] = Counter()
-    for ids in stored.reader.queries(text):
+    queries = stored.reader.queries(text)
+    for ids in queries:
         counts.update(stored.index.following(ids))
     total = counts.total()
     return Continuations(
@@ -55,7 +56,7 @@ def next(
         continuations=[
             Continuation(
                 token=token,
-                text=None if token is None else stored.reader.text([token]),
+                text=None if token is None else stored.reader.text_after(queries[0], token),
                 count=count,
                 share=count / total,
             )

@@ -19,7 +19,10 @@ LEAST = {"tokens": 10, "bytes": 40}
 @dataclass(frozen=True, kw_only=True)
 class TracedSpan:
     """A part of the text that stands in the corpus, and in no longer part that does: its place in the text, in tokens
-    and in characters, how often it stands in the corpus, and where first."""
+    and in characters, how often it stands in the corpus, and where first.
+
+    Where it begins or ends with part of a character, that one is left out of `start`, `end` and `text`.
+    """
 
     first_token: int
     tokens: int
@@ -70,7 +73,7 @@ def trace(
     for start, end in maximal(lengths, shortest):
         covered[start:end] = b"\1" * (end - start)
         first = stored.index.places(ids[start:end], 1)[0]
-        begin, stop = places[start][0], places[end - 1][1]
+        begin, stop = _whole_characters(places, start, end)
         spans.append(
             TracedSpan(
                 first_token=start,
@@ -91,3 +94,13 @@ def trace(
         longest=max(lengths, default=0),
         spans=sorted(spans, key=lambda span: (-span.tokens, span.first_token)),
     )
+
+
+def _whole_characters(places: list[tuple[int, int]], start: int, end: int) -> tuple[int, int]:
+    """The characters all of which are in these tokens: one may be several tokens, which have the same place."""
+    begin, stop = places[start][0], places[end - 1][1]
+    if start:
+        begin = max(begin, places[start - 1][1])
+    if end < len(places):
+        stop = min(stop, places[end][0])
+    return begin, max(begin, stop)
