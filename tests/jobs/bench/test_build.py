@@ -117,8 +117,8 @@ def test_every_example_satisfies_every_criterion(made: StoredBench, documents: l
     of = [(*example.prefix, *example.suffix) for example in examples]
     runs = [{ids[at : at + 20] for at in range(81)} for ids in of]
     places = [{(document, at + i) for document, at in wholes[ids] for i in range(100)} for ids in of]
-    for parts in (runs, places):
-        assert all(one.isdisjoint(other) for one, other in combinations(parts, 2))
+    assert all(one.isdisjoint(other) for one, other in combinations(runs, 2))
+    assert all(one.isdisjoint(other) for one, other in combinations(places, 2))
 
 
 def test_every_candidate_has_a_reason(made: StoredBench, documents: list[list[int]]) -> None:
