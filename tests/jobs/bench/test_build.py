@@ -32,6 +32,7 @@ from rote.corpus.index import Place
 from rote.errors import InputError, RunError
 from rote.store.bench import StoredBench, open_bench
 from tests.cases import cases
+from tests.cli.command import rote_here
 from tests.corpus.corpora import write_parquet
 from tests.corpus.test_index import indexed
 from tests.jobs.support import files
@@ -179,6 +180,20 @@ def test_splits_have_the_public_format(made: StoredBench) -> None:
     checks = [each for split in rote.bench.inspect(made.folder).splits for each in split.criteria]
     assert checks
     assert not any(each.rows for each in checks)
+
+
+def test_the_command_prints_what_each_filter_let_through(made: StoredBench, index: Path) -> None:
+    """Of a benchmark that is finished, so it is only opened."""
+    typed = ["--longer", "75,100", "--train", "20", "--val", "10", "--test", "10", "--seed", "3"]
+    call: list[str | Path] = ["bench", "build", "--index", index, "--model", SIBLING, "--out", made.folder, *typed]
+    done = rote_here(*call)
+    assert done.code == 0, done.err
+    splits = made.result.splits or {}
+    assert f"{sum(splits.values())} examples: train {splits['train']}, val" in done.out
+    words = " ".join(done.out.split())
+    for each in made.result.filters or ():
+        assert f"{each.name} {each.given:,} {each.passed:,} {each.given - each.passed:,} " in words
+    assert json.loads(rote_here(*call, "--json").out)["splits"] == splits
 
 
 def test_a_build_that_is_stopped_goes_on(
