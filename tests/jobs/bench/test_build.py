@@ -201,7 +201,8 @@ def test_a_build_that_is_stopped_goes_on(
 ) -> None:
     """What the model was asked is not asked again, and what comes out is the same."""
     monkeypatch.setattr(module, "CHUNK", 4)
-    own, stop = module.verbatim, [3]
+    scorer, stop = importlib.import_module("rote.extraction.verbatim"), [3]
+    own = scorer.verbatim
     asked: list[list[tuple[int, ...]]] = []
 
     def counting(model: Any, examples: Any, *given: Any, **more: Any) -> Any:
@@ -210,7 +211,7 @@ def test_a_build_that_is_stopped_goes_on(
         asked.append([example.prefix for example in examples])
         return own(model, examples, *given, **more)
 
-    monkeypatch.setattr(module, "verbatim", counting)
+    monkeypatch.setattr(scorer, "verbatim", counting)
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     with pytest.raises(KeyboardInterrupt) as stop_note:
         rote.bench.build(sibling, index=index, out=stopped, **ASKED)

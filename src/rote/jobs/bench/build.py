@@ -14,7 +14,6 @@ from rote.corpus.apart import Apart, shared_out
 from rote.corpus.bench import SPLITS
 from rote.corpus.index import CorpusIndex, Place
 from rote.errors import InputError, RunError, argument, counted
-from rote.extraction.verbatim import check, verbatim
 from rote.jobs import index as indexing
 from rote.jobs.corpus import IndexTokenizerIf
 from rote.models.base import ScoringModel
@@ -90,6 +89,8 @@ def build(
     Candidates are looked at in random order until there are enough. Give the `corpus`, the `index`, or both: the index
     is then made if it is not there, and must be of this corpus.
     """
+    from rote.extraction.verbatim import check
+
     tell, folder = progress or quiet, folder_of(out)
     asked = Criteria(
         prefix=prefix, suffix=suffix, repetitions=repetitions, entropy=entropy, longer=_lengths(longer), tries=tries,
@@ -270,6 +271,8 @@ class _Search:
 
     def _emitted(self, chunk: list[_Candidate]) -> list[Emitted | None]:
         """For each candidate the first of its longer prefixes that makes the model emit the suffix greedily."""
+        from rote.extraction.verbatim import verbatim
+
         found: list[Emitted | None] = [None] * len(chunk)
         left = [list(self._prompts(candidate)) for candidate in chunk]
         while open_ := [i for i, prompts in enumerate(left) if found[i] is None and prompts]:
@@ -333,8 +336,9 @@ class _Search:
 
     def _filters(self, places: int, candidates: int, looked_at: int) -> Iterator[Filtered]:
         asked = self.criteria
+        bits = "1 bit" if asked.entropy == 1 else f"{asked.entropy:g} bits"
         reasons = {
-            "entropy": f"the suffix has less than {asked.entropy:g} bits per token",
+            "entropy": f"the suffix has less than {bits} per token",
             "repetitive": "the suffix is one run of tokens over and over",
             "in the prefix": "the suffix stands in the prefix",
             "apart": f"it overlaps one that passed before, or shares {counted(asked.apart, 'token')} with it",
