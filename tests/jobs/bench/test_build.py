@@ -13,6 +13,7 @@ import shutil
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from rote.corpus.bench import read_split
 from rote.corpus.formats import as_examples
 from rote.corpus.index import Place
 from rote.errors import InputError, RunError
-from rote.store.bench import StoredBench, open_bench
+from rote.store.bench import Criteria, StoredBench, open_bench
 from tests.cases import cases
 from tests.cli.command import rote_here
 from tests.corpus.corpora import write_parquet
@@ -274,6 +275,16 @@ def test_what_cannot_be_built_is_refused(sibling: Any, index: Path, tmp_path: Pa
     assert (tmp_path / "bench/rejected.parquet").is_file()
     rote.index.build(write_parquet(tmp_path / "t.parquet", [{"id": "a", "text": "b"}]), out=tmp_path / "b", bytes=True)
     assert "one of bytes" in refused(index=tmp_path / "b")
+
+
+def test_a_prefix_that_tells_the_suffix_is_not_tried_and_none_is_tried_twice(tmp_path: Path) -> None:
+    corpus = [[3, 4, 1, 2, 3, 4], [9, 8, 1, 2, 3, 4], [7, 8, 1, 2, 3, 4], [7, 8, 1, 2, 3, 4], [6, 5, 1, 2, 3, 4]]
+    searched, places = indexed(tmp_path / "index", corpus, 2), [Place(number, 2) for number in range(5)]
+    asked = Criteria(prefix=2, suffix=2, repetitions=2, entropy=1, longer=[3, 4], tries=4, apart=2)
+    search = module._Search(None, searched, SimpleNamespace(criteria=asked), tmp_path, "auto", None, None)
+    prompts = list(search._prompts(module._Candidate(places[0], 5, (1, 2, 3, 4), tuple(places))))
+    assert [prompt for prompt, _ in prompts] == [(9, 8, 1, 2), (8, 1, 2), (7, 8, 1, 2)]
+    assert [(each.document, each.token, each.tokens) for _, each in prompts] == [(1, 2, 4), (1, 2, 3), (2, 2, 4)]
 
 
 @cases(60)

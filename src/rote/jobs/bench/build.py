@@ -289,14 +289,14 @@ class _Search:
         return found
 
     def _prompts(self, candidate: _Candidate) -> Iterator[tuple[tuple[int, ...], Emitted]]:
-        """Longer prefixes, as they stand before the candidate's places, each once; none that has the suffix in it."""
+        """Longer prefixes, each once, as they stand before the candidate's places; where they tell the suffix, none."""
         prefix, suffix = self._halves(candidate.ids)
         seen: set[tuple[int, ...]] = set()
         for place in candidate.preceded[: self.criteria.tries]:
-            before = self._text(place.document, place.token - self.criteria.before, place.token)
-            for length in reversed(self.criteria.longer):
-                prompt = (*before[self.criteria.before - (length - len(prefix)) :], *prefix)
-                if prompt not in seen and not criteria.substring(prompt, suffix):
+            longest = self._text(place.document, place.token - self.criteria.before, place.token + len(prefix))
+            for length in reversed(self.criteria.longer if not criteria.substring(longest, suffix) else ()):
+                prompt = longest[-length:]
+                if prompt not in seen:
                     seen.add(prompt)
                     yield prompt, Emitted(tokens=length, document=place.document, token=place.token)
 
