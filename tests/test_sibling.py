@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 from training import sibling, train
+from transformers import LlamaConfig, LlamaForCausalLM
 
 import rote
 from tests.conftest import ROOT
@@ -70,3 +71,18 @@ def test_rows_are_written_without_bos_and_padding(tmp_path: Path) -> None:
     assert sorted(written["ids"].to_list()) == [[5, 6, 7, 8], [7, 8], [9, train.EOS_ID]]
     assert written["id"].n_unique() == 3
     assert written.schema == {"id": pl.String, "ids": pl.List(pl.UInt16)}
+
+
+def test_two_optimizers_share_its_parameters_and_a_step_changes_them_all() -> None:
+    config = LlamaConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, max_position_embeddings=32, tie_word_embeddings=True,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config)
+    before = {name: value.detach().clone() for name, value in model.named_parameters()}
+    chosen = sibling.optimizers(model, 0.01, "cpu")
+    held = [id(p) for optimizer in chosen for group in optimizer.param_groups for p in group["params"]]
+    assert sorted(held) == sorted(map(id, model.parameters()))
+    data = train.batches({6: [[train.BOS_ID, 3, 4, 5, 6, 7]] * 4}, 12, random.Random(0))
+    train.train(model, data, chosen, 4e-3, "cpu")
+    assert all((value != before[name]).any() for name, value in model.named_parameters())
