@@ -10,7 +10,7 @@ Progress = Callable[[str, int, int], None]
 
 Counted are "windows" (cut), "places" (looked for), "listed", "drawn" and "tokenised" (documents), "scored",
 "generated", "compared", "exported", "figures", "sorted" (shards of an index), "traced" (tokens), "counted" (examples in
-a corpus), "looked up" (outputs in it), "page" and "loaded" (models).
+a corpus), "looked up" (outputs in it), "examples" (found for a benchmark), "page" and "loaded" (models).
 """
 
 

@@ -61,3 +61,21 @@ def repetitive(suffix: Sequence[int]) -> bool:
 
 def substring(prefix: Sequence[int], suffix: Sequence[int]) -> bool:
     return f",{','.join(map(str, suffix))}," in f",{','.join(map(str, prefix))},"
+
+
+def occurrences(documents: Sequence[Sequence[int]], length: int) -> dict[tuple[int, ...], list[tuple[int, int]]]:
+    """Every sequence of so many tokens, and where it stands: document and token."""
+    found: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for number, document in enumerate(documents):
+        for at in range(len(document) - length + 1):
+            found.setdefault(tuple(document[at : at + length]), []).append((number, at))
+    return found
+
+
+def unique(documents: Sequence[Sequence[int]], places: Sequence[tuple[int, int]], whole: Sequence[int]) -> bool:
+    """Whether what stands at these places of a prefix agrees with the whole example as far as the document goes."""
+    return all(
+        one == other
+        for number, at in places
+        for one, other in zip(documents[number][at : at + len(whole)], whole, strict=False)
+    )

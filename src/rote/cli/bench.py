@@ -10,10 +10,31 @@ from rich.console import Console
 from rote.cli.command import Asked, command
 from rote.cli.fit import print_lines, print_table
 from rote.cli.screen import print_places
+from rote.errors import counted
 
 if TYPE_CHECKING:
     from rote.analysis.inspection import Inspection
+    from rote.store.bench import StoredBench
     from rote.store.submissions import ScoreResult
+
+
+@command("rote bench build corpus.jsonl --model ./my-model --index my-index --out my-bench", group="bench")
+def build(made: StoredBench, asked: Asked) -> None:
+    """Choose examples from a corpus by the benchmark's criteria: repeated, unique, not trivial, and emitted."""
+    found, out = made.result, Console(highlight=False)
+    splits = ", ".join(f"{name} {size:,}" for name, size in (found.splits or {}).items())
+    print_lines(out, [f"{counted(sum((found.splits or {}).values()), 'example')}: {splits}."], style="bold")
+    lines = [
+        f"{found.candidates:,} sequences of {found.criteria.length} tokens stand in the corpus at least "
+        f"{found.criteria.repetitions} times; {found.looked_at:,} of them were looked at, in random order."
+    ]
+    print_lines(out, lines)
+    rows = [
+        [each.name, f"{each.given:,}", f"{each.passed:,}", f"{each.given - each.passed:,}", each.reason]
+        for each in found.filters or ()
+    ]
+    print_table(out, "filters", ["filter", "in", "out", "rejected", "because"], rows)
+    print_places(out, examples=made.folder / "examples.jsonl", rejected=made.folder / "rejected.parquet")
 
 
 @command("rote bench inspect ./lm-extraction-benchmark", group="bench")

@@ -46,7 +46,7 @@ COMMANDS = {
         index.next,
         index.trace,
     ),
-    "Attack": (bench.inspect, bench.score),
+    "Attack": (bench.build, bench.inspect, bench.score),
     "Be sure": (check.check, compare.compare, verify.verify),
     "Show it": (report.report, figures.figures, export.export, doctor.doctor),
 }

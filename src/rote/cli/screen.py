@@ -79,6 +79,7 @@ def progress() -> Iterator[Shown]:
             "traced": "looking up",
             "counted": "counting in the corpus",
             "looked up": "looking up outputs",
+            "examples": "finding examples",
         }
         names |= {"page": "writing the page", "loaded": "loading the model"}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from rote.jobs.bench.build import build
 from rote.jobs.bench.inspect import inspect
 from rote.jobs.bench.score import score
 
-__all__ = ["inspect", "score"]
+__all__ = ["build", "inspect", "score"]
