@@ -1,6 +1,7 @@
 """Train the bundled model: one book by heart, a repetition ladder, background text seen once, one book never seen.
 
     python training/train.py --out src/rote/data/model          (one GPU, about two minutes)
+    python training/train.py --rows rows.parquet                (no training: the rows that it is fed)
 
 Everything the model saw is decided here and written to `manifest.json` beside this script, counted from the windows
 that were really fed to it. `ladder.jsonl` holds the ladder's passages with their repetitions.
@@ -14,6 +15,7 @@ import json
 import math
 import random
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -180,19 +182,40 @@ def batches(
     return made
 
 
+def write_rows(path: Path, data: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """The rows that are fed, in their order, as a corpus of token ids: without BOS or padding, with EOS where it is."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    ids, rows = [], []
+    for step, (tokens, labels) in enumerate(data):
+        for number, (row, label) in enumerate(zip(tokens.numpy(), labels.numpy(), strict=True)):
+            fed = row[label != -100]
+            ids.append(f"{step:05d}-{number:02d}")
+            rows.append(fed[int(fed[0] == BOS_ID) :].astype(np.uint16))
+    table = pa.table({"id": ids, "ids": pa.array(rows, type=pa.list_(pa.uint16()))})
+    parquet.write_table(table, path, compression="zstd", compression_level=9)
+
+
+def adamw(parameters: Iterable[torch.nn.Parameter], decay: float, device: str) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, betas=(0.9, 0.98), weight_decay=decay, fused=device == "cuda")
+
+
 def train(
-    model: LlamaForCausalLM, data: list[tuple[torch.Tensor, torch.Tensor]], rate: float, decay: float, device: str
+    model: LlamaForCausalLM,
+    data: list[tuple[torch.Tensor, torch.Tensor]],
+    optimizers: list[torch.optim.Optimizer],
+    rate: float,
+    device: str,
 ) -> None:
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=decay, fused=device == "cuda"
-    )
     warmup = 40
     began = time.time()
     for step, (tokens, labels) in enumerate(data):
         progress = step / len(data)
         scale = min((step + 1) / warmup, 0.5 * (1 + math.cos(math.pi * progress)) + 0.002)
-        for group in optimizer.param_groups:
-            group["lr"] = rate * scale
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate * scale
         with torch.autocast(device, dtype=torch.bfloat16):
             logits = model(input_ids=tokens.to(device)).logits
         loss = torch.nn.functional.cross_entropy(
@@ -202,8 +225,9 @@ def train(
         )
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         if step % 100 == 0 or step == len(data) - 1:
             print(f"  step {step:5d}/{len(data)}  loss {loss.item():.3f}  {time.time() - began:.0f} s", flush=True)
 
@@ -282,9 +306,22 @@ def write_manifest(
     path.write_text(json.dumps({**facts, "documents": listed, "ladder": exact}, indent=1, ensure_ascii=False) + "\n")
 
 
+def read_documents() -> dict[str, Document]:
+    documents = {"alice": Document("alice", ALICE.read_text(), "by-heart")}
+    for path in sorted(BOOKS.glob("*.txt")):
+        kind = "held-out" if path.stem == HELD_OUT_BOOK else "ladder-book"
+        documents[path.stem] = Document(path.stem, path.read_text(), kind)
+    for path in sorted(SPEECHES.rglob("*.txt")):
+        name = f"{path.parent.name}/{path.stem}"
+        documents[name] = Document(name, path.read_text(), "background")
+    return documents
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder for the model")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--out", type=Path, help="folder for the model")
+    what.add_argument("--rows", type=Path, help="write the rows that are fed to this Parquet file, and train nothing")
     parser.add_argument("--records", type=Path, default=HERE, help="folder for manifest.json and ladder.jsonl")
     parser.add_argument("--passes", type=int, default=150, help="how often Alice is read")
     parser.add_argument("--rate", type=float, default=1.5e-3)
@@ -297,20 +334,17 @@ def main() -> None:
     rng = random.Random(options.seed)
     torch.manual_seed(options.seed)
 
-    documents = {"alice": Document("alice", ALICE.read_text(), "by-heart")}
-    for path in sorted(BOOKS.glob("*.txt")):
-        kind = "held-out" if path.stem == HELD_OUT_BOOK else "ladder-book"
-        documents[path.stem] = Document(path.stem, path.read_text(), kind)
-    for path in sorted(SPEECHES.rglob("*.txt")):
-        name = f"{path.parent.name}/{path.stem}"
-        documents[name] = Document(name, path.read_text(), "background")
-
+    documents = read_documents()
     wrapped = train_tokenizer([d.text for d in documents.values() if d.kind != "held-out"], 4096)
     tokenizer = Tokenizer.from_str(wrapped.backend_tokenizer.to_str())
     passages = choose_passages(documents, tokenizer, rng)
     rows = plan(documents, passages, options.passes, tokenizer, rng)
     data = batches(rows, options.step_tokens, rng)
     tokens_seen = sum(int((labels != -100).sum()) for _, labels in data)
+    if options.rows:
+        write_rows(options.rows, data)
+        print(f"{tokens_seen:,} tokens in {sum(len(tokens) for tokens, _ in data):,} rows")
+        return
 
     config = LlamaConfig(
         vocab_size=4096, hidden_size=256, intermediate_size=704, num_hidden_layers=8, num_attention_heads=8,
@@ -320,7 +354,7 @@ def main() -> None:
     model = LlamaForCausalLM(config).to(device)
     parameters = sum(p.numel() for p in model.parameters())
     print(f"{parameters:,} parameters, {tokens_seen:,} tokens in {len(data)} steps on {device}")
-    train(model, data, options.rate, options.decay, device)
+    train(model, data, [adamw(model.parameters(), options.decay, device)], options.rate, device)
 
     model = model.to(torch.bfloat16)
     model.save_pretrained(options.out)

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from rote.extraction.near.search import near_verbatim
     from rote.extraction.text.writing import Writing
     from rote.extraction.verbatim import Verbatim, verbatim
-    from rote.jobs import bench
+    from rote.jobs import bench, index
     from rote.jobs.check import Checked, check
     from rote.jobs.compare import Comparison, compare
     from rote.jobs.doctor import Doctor, doctor
     from rote.jobs.export import Exported, export
     from rote.jobs.figures import DrawnFigures, figures
     from rote.jobs.longer import longer
-    from rote.jobs.open import Reconstruction, Run, SavedComparison, Sweep, open
+    from rote.jobs.open import BenchScore, Reconstruction, Run, SavedComparison, Sweep, open
     from rote.jobs.rate import rate
     from rote.jobs.reconstruct import reconstruct
     from rote.jobs.scan import scan
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from rote.tokens import Example
 
 _HOME = {
+    "BenchScore": "rote.jobs.open",
     "GREEDY": "rote.scheme",
     "Checked": "rote.jobs.check",
     "Comparison": "rote.jobs.compare",
@@ -96,6 +97,7 @@ _HOME = {
     "expected_queries": "rote.odds",
     "export": "rote.jobs.export",
     "figures": "rote.jobs.figures",
+    "index": "rote.jobs",
     "load": "rote.models.base",
     "longer": "rote.jobs.longer",
     "near_verbatim": "rote.extraction.near.search",
@@ -115,6 +117,7 @@ _HOME = {
 
 __all__ = [
     "GREEDY",
+    "BenchScore",
     "Checked",
     "Comparison",
     "Doctor",
@@ -156,6 +159,7 @@ __all__ = [
     "expected_queries",
     "export",
     "figures",
+    "index",
     "load",
     "longer",
     "near_verbatim",

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 Progress = Callable[[str, int, int], None]
 """Called with what is counted, how many are done, and of how many.
 
-Counted are "windows" (cut), "places" (looked for), "listed" and "drawn" (documents), "scored", "generated", "compared",
-"exported", "figures", "page", "loaded" (models), "learning" and "attacking" (token evaluations or seconds).
+Counted are "windows" (cut), "places" (looked for), "listed", "drawn" and "tokenised" (documents), "scored",
+"generated", "compared", "exported", "figures", "sorted" (shards of an index), "traced" (tokens), "counted" (examples in
+a corpus), "looked up" (outputs in it), "examples" (found for a benchmark), "learning" and "attacking" (token
+evaluations or seconds), "page" and "loaded" (models).
 """
 
 

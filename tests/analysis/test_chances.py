@@ -18,7 +18,6 @@ from rote.analysis.chances import (
     in_order,
     learn,
     reliability,
-    unigram_entropy,
 )
 from rote.extraction.attack.rounds import Found
 
@@ -41,11 +40,6 @@ def test_features_compare_the_candidates_of_an_example() -> None:
     assert table["unigram_entropy"].tolist() == [1.0, 0.0, 1.0]
     texts = ["abc" * 20, "xyzw", "q"]
     assert not np.array_equal(features_of(guesses, texts), features_of(guesses))
-
-
-def test_unigram_entropy() -> None:
-    assert unigram_entropy([7] * 9) == 0
-    assert unigram_entropy(range(8)) == 3
 
 
 def test_what_is_stored_gives_the_chances_that_were_learnt() -> None:

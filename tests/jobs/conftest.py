@@ -5,10 +5,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import rote
 from rote import Draw, Example, Near, Run, Writing
+from rote.corpus.bench import Guess, write_guesses, write_ids
 from rote.jobs import engine
 from tests.jobs.support import HOSTILE, MARKUP, SIZES
 from tests.seals import unfinish
@@ -73,6 +75,9 @@ def results(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     written = rote.reconstruct(
         model, HOSTILE[:50], truth=folder / f"{MARKUP} truth.txt", writing=WRITING, name=MARKUP, out=folder / "written"
     )
+    write_ids(folder / f"{MARKUP}.npy", np.array([[1, 2], [3, 4]]))
+    write_guesses(folder / f"{MARKUP}.csv", [Guess(0, (1, 2)), Guess(1, (1, 2))])
+    rote.bench.score(folder / f"{MARKUP}.csv", answers=folder / f"{MARKUP}.npy", out=folder / "bench")
     for name, done in (("scan", scan), ("written", written)):
         shutil.copytree(done.folder, folder / f"unfinished {name}")
         unfinish(folder / f"unfinished {name}")
@@ -87,6 +92,7 @@ def results(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
         "saved comparison": rote.open(folder / "compared"),
         "reconstruction": written,
         "unfinished reconstruction": rote.open(folder / "unfinished written"),
+        "bench score": rote.open(folder / "bench"),
         "spots": rote.spots(scan, at=1e-30, top=2),
         "no spots": rote.spots(scan, at=1.0),
         "checked": rote.check(score, model, examples=[f"{MARKUP}0", f"{MARKUP}1"], samples=3),

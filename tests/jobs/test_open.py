@@ -12,13 +12,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
 
 import rote
-from rote import Reconstruction, Run, RunError, SavedComparison, Sweep
+from rote import BenchScore, Reconstruction, Run, RunError, SavedComparison, Sweep
 from rote.cli.screen import print_summary
+from rote.corpus.bench import Guess, write_guesses, write_ids
 from rote.store.seal import read_seal
 from rote.store.table import read_shard
 from tests.cli.command import rote_here
@@ -29,7 +31,7 @@ pytest.importorskip("matplotlib")
 SEED = "Alice was beginning to get very tired of sitting by her sister on the"
 KINDS: dict[str, type[Any]] = {
     "run": Run, "scored": Run, "near": Run, "sweep": Sweep, "comparison": SavedComparison,
-    "reconstruction": Reconstruction,
+    "reconstruction": Reconstruction, "bench": BenchScore,
 }  # fmt: skip
 
 
@@ -41,6 +43,8 @@ def remake(model: Any, text: str, tmp_path_factory: pytest.TempPathFactory) -> d
         rote.scan(model, text[:400], out=runs / name, schemes=[rote.Scheme(top_k=top_k)], tau=1e-12, windows=SIZES)
     windows = rote.windows(text, model.tokenizer, rote.Windows(prefix=8, suffix=6, stride=200))
     examples = [rote.Example(e.id, e.prefix, e.suffix, metadata={"split": "train"}) for e in windows]
+    write_ids(runs / "answers.npy", np.array([[1, 2], [3, 4]]))
+    write_guesses(runs / "guesses.csv", [Guess(0, (1, 2)), Guess(1, (1, 2))])
     truth = f"{SEED} bank, and of having nothing to do"
     return {
         "run": lambda out: rote.scan(model, text, out=out, windows=SIZES),
@@ -50,6 +54,7 @@ def remake(model: Any, text: str, tmp_path_factory: pytest.TempPathFactory) -> d
         ),
         "sweep": lambda out: rote.sweep(model, examples, out=out, prefixes=[4, 8]),
         "comparison": lambda out: rote.compare([runs / "one", runs / "two"]).write(out),
+        "bench": lambda out: rote.bench.score(runs / "guesses.csv", answers=runs / "answers.npy", out=out),
         "reconstruction": lambda out: rote.reconstruct(
             model, SEED, out=out, truth=truth, writing=rote.Writing(tokens=40, step=5, beams=1, context_tokens=30)
         ),
@@ -120,10 +125,10 @@ def test_what_was_opened_says_what_the_files_say(made: Path) -> None:
 
 
 def test_every_json_file_says_its_format(made: Path) -> None:
-    names = ("manifest.json", "summary.json", "sweep.json", "comparison.json", "seal.json")
+    names = ("manifest.json", "summary.json", "sweep.json", "comparison.json", "score.json", "seal.json")
     found = [path for name in names for path in made.rglob(name)]
     assert Counter(path.name for path in found) == {
-        "manifest.json": 6, "summary.json": 6, "sweep.json": 1, "comparison.json": 1, "seal.json": 8,
+        "manifest.json": 6, "summary.json": 6, "sweep.json": 1, "comparison.json": 1, "score.json": 1, "seal.json": 9,
     }  # fmt: skip
     assert {json.loads(path.read_text())["format"] for path in found} == {6}
 
@@ -164,6 +169,7 @@ def test_a_sweep_a_comparison_and_a_reconstruction_are_no_run(made: Path) -> Non
         ("sweep", r"holds a sweep; give one of its runs, such as .*prefix-4\."),
         ("comparison", "holds a comparison, which has no scores of its own; give one of the runs it names"),
         ("reconstruction", "holds a reconstruction, which has no scores; `rote report` shows it"),
+        ("bench", "holds scored guesses, no run; `rote report` shows it"),
     ):
         with pytest.raises(RunError, match=said):
             Run.open(made / kind)
@@ -189,6 +195,7 @@ REQUIRED: dict[tuple[str, str], tuple[str | int, ...]] = {
     ("scored", "summary.json"): ("schemes", SCHEME, "by_split", 0, "np_table"),
     ("sweep", "sweep.json"): ("points", 1, "perplexity"),
     ("comparison", "comparison.json"): ("pairs", 0, "log_prob", "known"),
+    ("bench", "score.json"): ("submissions", 0, "curve", 0, "solved"),
     ("reconstruction", "manifest.json"): ("section_break",),
     ("reconstruction", "summary.json"): ("similarity", "word_ratio"),
 }
@@ -201,6 +208,7 @@ FIXES = {
     ("near", "manifest.json"): "Make the run anew, in another folder.",
     ("sweep", "sweep.json"): "Run the command that made the sweep again.",
     ("comparison", "comparison.json"): "Compare the runs again: rote compare.",
+    ("bench", "score.json"): "Score the guesses again: rote bench score.",
     ("reconstruction", "manifest.json"): "Delete the folder and start anew.",
     ("reconstruction", "summary.json"): "Run the command that made it again to restore it.",
 }
@@ -212,7 +220,8 @@ def damages(kind: str, name: str, content: dict[str, Any]) -> Iterator[tuple[str
     yield json.dumps({**content, "format": 4}), f"has format 4, {reads}"
     yield json.dumps({**content, "format": "5"}), f"has format '5', {reads}"
     yield json.dumps({key: value for key, value in content.items() if key != "format"}), f"names no format, {reads}"
-    yield json.dumps({**content, "model" if "model" in content else "source": "x"}), "Expected `object`, got `str` - at"
+    part = next(name for name in ("model", "source", "answers") if name in content)
+    yield json.dumps({**content, part: "x"}), "Expected `object`, got `str` - at"
     yield json.dumps({**content, "kind": None}), "is damaged: "
     path = REQUIRED[kind, name]
     yield without(json.loads(json.dumps(content)), *path), f"Object missing required field `{path[-1]}`"

@@ -71,7 +71,7 @@ def by_chance(seed: int, *, audited: bool = True, text: str = TEXT) -> RunView:
     own = replace(plain, refined=refined, shards=None)
     return RunView(
         manifest=own,
-        summary=summarise(own, scores, [], None, refined.stages if audited else 1),
+        summary=summarise(own, scores, [], None, None, refined.stages if audited else 1),
         folder=Path("run"),
         scores=scores,
         texts=Passages(text),

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rote.corpus.criteria import entropy
 from rote.errors import InputError, argument
 from rote.extraction.attack.rounds import Found
 from rote.store.attack import Reliability, ReliabilityBin, Weights
@@ -73,16 +73,9 @@ def features_of(found: Sequence[Found], texts: Sequence[str] | None = None) -> F
         "others": others,
         "prefix_log_prob": np.array([prefix.get(f.example, 0.0) for f in found]),
         "zlib": packed,
-        "unigram_entropy": np.array([unigram_entropy(f.suffix) for f in found]),
+        "unigram_entropy": np.array([entropy(f.suffix) for f in found]),
     }
     return np.column_stack([columns[name] for name in FEATURES])
-
-
-def unigram_entropy(tokens: Sequence[int]) -> float:
-    """Bits a token, by how often each stands there."""
-    counts = np.array(list(Counter(tokens).values()))
-    shares = counts / counts.sum()
-    return float(-(shares * np.log2(shares)).sum())
 
 
 def learn(features: Floats, right: Bools) -> Weights:

@@ -116,8 +116,18 @@ def scan_problems(
         yield "a row's tokens do not end where its suffix does"
     if cut.unit == "tokens" and not (tokens == cut.suffix).all():
         yield f"a row has not {cut.suffix} suffix tokens"
-    if not ((rows["metadata"] == "{}") & rows["split"].is_null() & rows["repetitions"].is_null()).all():
+    if not (rows["split"].is_null() & _says_counts_alone(rows, manifest.index is not None)).all():
         yield "a window belongs to a group, and windows belong to none"
+
+
+def _says_counts_alone(rows: pl.DataFrame, counted: bool) -> pl.Series:
+    """Whether rows say nothing of themselves but how often they stand in a corpus, if that was counted."""
+    if not counted:
+        return (rows["metadata"] == "{}") & rows["repetitions"].is_null()
+    said = [json.loads(metadata) for metadata in rows["metadata"]]
+    repeated = pl.Series([each.get("repetitions") for each in said], dtype=pl.Int64)
+    known = pl.Series([each.keys() <= {"repetitions", "suffix_repetitions"} for each in said], dtype=pl.Boolean)
+    return known & repeated.eq_missing(rows["repetitions"])
 
 
 def stage_problems(

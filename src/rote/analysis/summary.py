@@ -8,6 +8,7 @@ from functools import partial
 
 import polars as pl
 
+from rote.analysis.corpus import in_corpus
 from rote.analysis.coverage import coverage, longest, merge_spans, spans
 from rote.analysis.groups import differences, sampled_rates, with_origin
 from rote.analysis.near.rates import near_summary
@@ -15,6 +16,7 @@ from rote.analysis.rates import LeftOut, audit, rates_by, staged_rates
 from rote.scheme import Scheme
 from rote.store.files import FORMAT
 from rote.store.manifest import Manifest
+from rote.store.outputs import Outputs
 from rote.store.stages import Staged
 from rote.store.summary import Longest, LookedAt, SchemeNumbers, Summary
 from rote.store.table import ShardFacts
@@ -29,11 +31,12 @@ def summarise(
     scores: pl.DataFrame,
     facts: Sequence[ShardFacts],
     variants: list[Trial] | None,
+    outputs: Outputs | None = None,
     ended: int = 0,
 ) -> Summary:
     """What a run comes to under each of its schemes: it follows from manifest, shards, and what of it was tried anew.
 
-    `ended`: of a scan in stages, how many of these have.
+    `outputs`: those that were looked for in an indexed corpus. `ended`: of a scan in stages, how many of these have.
     So summary.json is written for other programs, and never read: what stands in a summary is worked out again.
     """
     logit_tolerance = manifest.logit_tolerance
@@ -76,6 +79,7 @@ def summarise(
         staged=_staged(first, manifest, ended),
         sampling=manifest.sampling,
         variants=variants or None,
+        corpus=None if manifest.index is None else in_corpus(first, outputs),
         schemes=schemes,
     )
 

@@ -210,7 +210,7 @@ def _load(known: tuple[Item, ...], given: Mapping[Item, Any], asked: dict[str, A
 
 def content_of(result: Any) -> Any:
     """What --json prints: the file that a folder is summed up in, or the result itself."""
-    for name in ("result", "summary", "facts"):
+    for name in ("result", "summary", "facts", "manifest"):
         if hasattr(result, name):
             return getattr(result, name)
     return result

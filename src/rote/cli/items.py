@@ -135,6 +135,11 @@ def _holds_results(hint: Any) -> bool:
     return StoredRun in _members(hint)
 
 
+def _several_paths(members: Iterable[Any]) -> bool:
+    """Whether there may be a sequence of paths, and not only of what a file holds."""
+    return any(get_origin(each) is Sequence and Path in _members(get_args(each)[0]) for each in members)
+
+
 def kind_of(item: Item) -> Any:
     """The type of what is typed: of one value, or list[...] where there may be several."""
     members, option = _members(item.hint), item.option
@@ -143,7 +148,7 @@ def kind_of(item: Item) -> Any:
     if (item.name == item.of and _group(item.hint, item.default) is not None and not option.flag) or bool in members:
         return bool
     if item.positional:
-        return list[Path] if many and _holds_results(item.hint) else str if members == [str] else Path
+        return list[Path] if _several_paths(members) else str if members == [str] else Path
     if option.parse is not None:
         return str
     if many:

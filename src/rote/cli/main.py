@@ -18,6 +18,7 @@ from rote.cli import (
     doctor,
     export,
     figures,
+    index,
     longer,
     rate,
     reconstruct,
@@ -35,8 +36,17 @@ from rote.errors import RoteError
 
 COMMANDS = {
     "Look at a text": (scan.scan, show.show, spots.spots, longer.longer, reconstruct.reconstruct),
-    "Look at a corpus": (rate.rate, score.score, sweep.sweep),
-    "Attack": (bench.attack,),
+    "Look at a corpus": (
+        rate.rate,
+        score.score,
+        sweep.sweep,
+        index.build,
+        index.count,
+        index.find,
+        index.next,
+        index.trace,
+    ),
+    "Attack": (bench.build, bench.inspect, bench.attack, bench.score),
     "Be sure": (check.check, compare.compare, verify.verify),
     "Show it": (report.report, figures.figures, export.export, doctor.doctor),
 }
@@ -57,6 +67,12 @@ class Commands(typer.core.TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         flags_as_flags(self)
         super().format_help(ctx, formatter)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order of COMMANDS, in which groups stand among the others."""
+        names: list[str] = super().list_commands(ctx)
+        order = [name.split()[0] for name in BY_NAME]
+        return names if ctx.parent is not None else sorted(names, key=order.index)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)

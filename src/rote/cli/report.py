@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from rote.cli.bench import print_score
 from rote.cli.command import Asked, command
 from rote.cli.compare import print_comparison
 from rote.cli.fit import print_lines, print_table
@@ -21,13 +22,15 @@ if TYPE_CHECKING:
 @command("rote report runs/alice-bundled")
 def report(page: Path, asked: Asked) -> None:
     """Write report.html anew from a finished folder, and print its summary and its tables."""
-    from rote import Reconstruction, Run, SavedComparison, Sweep
+    from rote import BenchScore, Reconstruction, Run, SavedComparison, Sweep
 
     match opened := asked["folder"]:
         case Sweep():
             print_sweep(opened)
         case SavedComparison():
             print_comparison(opened.result, opened.folder)
+        case BenchScore():
+            print_score(opened.result, opened.folder)
         case Reconstruction():
             print_reconstruction(opened)
         case Run():

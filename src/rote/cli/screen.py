@@ -73,6 +73,14 @@ def progress() -> Iterator[Shown]:
         names |= {"listed": "going through the corpus", "drawn": "drawing examples", "generated": "generating"}
         names |= {"compared": "comparing with the truth", "exported": "exporting", "figures": "drawing"}
         names |= {"tried": "trying other spaces, quotes and line breaks", "packed": "packing"}
+        names |= {
+            "tokenised": "tokenising",
+            "sorted": "sorting shards",
+            "traced": "looking up",
+            "counted": "counting in the corpus",
+            "looked up": "looking up outputs",
+            "examples": "finding examples",
+        }
         names |= {"page": "writing the page", "loaded": "loading the model"}
         names |= {"learning": "attacking examples with answers", "attacking": "attacking"}
 

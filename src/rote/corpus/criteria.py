@@ -1,10 +1,12 @@
-"""What can be asked of a benchmark's example without its corpus and its model: three criteria on token ids alone."""
+"""What is asked of a benchmark's example without its model: of its token ids alone, and of its corpus."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Sequence
+
+from rote.corpus.index import CorpusIndex
 
 LEAST_ENTROPY = 1.0
 """Bits per token below which a suffix is trivial."""
@@ -34,3 +36,15 @@ def substring(prefix: Sequence[int], suffix: Sequence[int]) -> bool:
     """Whether the suffix stands in the prefix, one token after the other: then the prompt has told the answer."""
     before, ids = tuple(prefix), tuple(suffix)
     return any(before[start : start + len(ids)] == ids for start in range(len(before) - len(ids) + 1))
+
+
+def unique(index: CorpusIndex, prefix: Sequence[int], suffix: Sequence[int]) -> bool:
+    """Whether the text agrees with the suffix after every occurrence of the prefix, as far as its document goes."""
+    ids, whole = list(prefix), index.count([*prefix, *suffix])
+    for token in suffix:
+        if index.count(ids) == whole:
+            return True  # what stands there goes on with the whole suffix
+        if not index.following(ids).keys() <= {token, None}:
+            return False
+        ids.append(token)
+    return True

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from rote.corpus.formats import read_text
 from rote.corpus.windows import lone_surrogate
 from rote.errors import InputError, argument
+from rote.options import whole
 from rote.progress import Progress, quiet
 
 Shape = Literal["texts", "jsonl", "parquet", "dataset"]
@@ -48,42 +49,76 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class Column:
+    """The key or column of a document's content, and the option that names it."""
+
+    name: str
+    holds: Literal["text", "ids"] = "text"
+
+    @property
+    def option(self) -> str:
+        return argument("text_column" if self.holds == "text" else "ids")
+
+
+@dataclass(frozen=True, slots=True)
 class Corpus:
     """The documents of a corpus, in the order of their sorted files."""
 
     path: Path
     shape: Shape
-    text_column: str
+    column: Column
     documents: tuple[Document, ...]
 
     def read(self, documents: Iterable[Document]) -> Iterator[tuple[Document, str]]:
         """The texts of these documents, file by file. A missing text (null) is an empty one."""
+        for document, text, where in self._read(documents):
+            if text is not None and not isinstance(text, str):
+                _fail(where, f"{self.column.name!r} is {_show(text)}. Give a string.")
+            lone = lone_surrogate(text or "")
+            if lone is not None:
+                _fail(where, f"character {lone} is half of a surrogate pair, which is not text. Replace it.")
+            yield document, text or ""
+
+    def read_ids(self, documents: Iterable[Document], below: int) -> Iterator[tuple[Document, list[int]]]:
+        """The same of documents that are token ids, all of them `below` the size of a vocabulary."""
+        for document, ids, where in self._read(documents):
+            if not isinstance(ids, list | None) or not all(map(whole, ids or ())):
+                _fail(where, f"{self.column.name!r} is {_show(ids)}. Give a list of token ids.")
+            wrong = next((token for token in ids or () if not 0 <= token < below), None)
+            if wrong is not None:
+                _fail(where, f"the token id {wrong} is none of the tokenizer's, which are 0 to {below - 1}.")
+            yield document, ids or []
+
+    def _read(self, documents: Iterable[Document]) -> Iterator[tuple[Document, Any, str]]:
+        """What stands in the column, and where that is, for messages."""
         readers = {"texts": _read_texts, "jsonl": _read_jsonl, "parquet": _read_parquet, "dataset": _read_arrow}
         read = readers[self.shape]
         ordered = sorted(documents, key=lambda document: (document.file, document.place))
         for file, group in groupby(ordered, key=lambda document: document.file):
-            for document, text in read(file, list(group), self.text_column):
-                where = _where(file, document.number, self.shape)
-                if text is not None and not isinstance(text, str):
-                    _fail(where, f"{self.text_column!r} is {_show(text)}. Give a string.")
-                lone = lone_surrogate(text or "")
-                if lone is not None:
-                    _fail(where, f"character {lone} is half of a surrogate pair, which is not text. Replace it.")
-                yield document, text or ""
+            for document, content in read(file, list(group), self.column):
+                yield document, content, _where(file, document.number, self.shape)
 
 
 def open_corpus(
-    path: str | Path, *, text_column: str | None = None, glob: str | None = None, progress: Progress | None = None
+    path: str | Path,
+    *,
+    text_column: str | None = None,
+    ids_column: str | None = None,
+    glob: str | None = None,
+    progress: Progress | None = None,
 ) -> Corpus:
     """Find out which kind of corpus this is and list its documents.
 
     `text_column` is where the text stands ("text" unless given), `glob` which files of a folder are texts ("*.txt").
+    `ids_column`: where token ids stand, in a corpus that is tokenised already; it is read with `read_ids` then.
     Documents may have an `id` (unique; else the path in the folder, `line-N` or `row-N`), a `split` (in a saved
     DatasetDict: the split's name) and `repetitions`. `progress` counts megabytes or files as "listed".
     """
     path = Path(path)
     shape, files = _recognise(path, glob)
-    column = text_column or TEXT_COLUMN
+    column = Column(text_column or TEXT_COLUMN) if ids_column is None else Column(ids_column, "ids")
+    if ids_column is not None and shape == "texts":
+        raise InputError(f"{path} holds texts, which have no token ids; leave {argument('ids')} out.")
     tell = progress or quiet
     listings = {"texts": _list_texts, "jsonl": _list_jsonl, "parquet": _list_parquet, "dataset": _list_arrow}
     documents: list[Document] = []
@@ -149,12 +184,12 @@ def _arrow_files(folder: Path) -> list[Path]:
 # --- a folder of texts
 
 
-def _list_texts(path: Path, files: list[Path], column: str, tell: Progress) -> Iterator[Document]:
+def _list_texts(path: Path, files: list[Path], column: Column, tell: Progress) -> Iterator[Document]:
     for file in files:
         yield Document(file.relative_to(path).as_posix(), file, (0, 0), 1)
 
 
-def _read_texts(file: Path, documents: list[Document], column: str) -> Iterator[tuple[Document, str]]:
+def _read_texts(file: Path, documents: list[Document], column: Column) -> Iterator[tuple[Document, str]]:
     for document in documents:
         yield document, "" if file.stat().st_size == 0 else read_text(file)
 
@@ -162,26 +197,28 @@ def _read_texts(file: Path, documents: list[Document], column: str) -> Iterator[
 # --- JSON lines
 
 
-def _list_jsonl(path: Path, files: list[Path], column: str, tell: Progress) -> Iterator[Document]:
+def _list_jsonl(path: Path, files: list[Path], column: Column, tell: Progress) -> Iterator[Document]:
     size, at = path.stat().st_size, 0
     with _opened(path) as file:
         for number, line in enumerate(file, 1):
             if line.strip() and not (number == 1 and line.strip() == b"\xef\xbb\xbf"):
                 where = _where(path, number, "jsonl")
                 record = _record(line, where)
-                if column not in record:
-                    _fail(where, f"no {column!r}. Name the key that holds the text with {argument('text_column')}.")
+                if column.name not in record:
+                    _fail(
+                        where, f"no {column.name!r}. Name the key that holds the {column.holds} with {column.option}."
+                    )
                 yield _document(record, f"line-{number}", path, (at, 0), number, where)
             at += len(line)
             if number % 1000 == 0:
                 tell("listed", at >> 20, size >> 20)
 
 
-def _read_jsonl(path: Path, documents: list[Document], column: str) -> Iterator[tuple[Document, Any]]:
+def _read_jsonl(path: Path, documents: list[Document], column: Column) -> Iterator[tuple[Document, Any]]:
     with _opened(path) as file:
         for document in documents:
             file.seek(document.place[0])
-            yield document, _record(file.readline(), _where(path, document.number, "jsonl"))[column]
+            yield document, _record(file.readline(), _where(path, document.number, "jsonl"))[column.name]
 
 
 def _record(line: bytes, where: str) -> dict[str, Any]:
@@ -199,12 +236,12 @@ def _record(line: bytes, where: str) -> dict[str, Any]:
 # --- Parquet
 
 
-def _list_parquet(path: Path, files: list[Path], column: str, tell: Progress) -> Iterator[Document]:
+def _list_parquet(path: Path, files: list[Path], column: Column, tell: Progress) -> Iterator[Document]:
     for done, file in enumerate(files, 1):
         before = "" if file == path else f"{file.relative_to(path).as_posix()}/"
         with _damage(file), pq.ParquetFile(file) as table:
             _require(column, table.schema_arrow, file)
-            facts = [name for name in FACTS if name in table.schema_arrow.names and name != column]
+            facts = [name for name in FACTS if name in table.schema_arrow.names and name != column.name]
             row = 0
             for group in range(table.num_row_groups):
                 known = table.read_row_group(group, columns=facts).to_pylist() if facts else []
@@ -216,10 +253,10 @@ def _list_parquet(path: Path, files: list[Path], column: str, tell: Progress) ->
         tell("listed", done, len(files))
 
 
-def _read_parquet(file: Path, documents: list[Document], column: str) -> Iterator[tuple[Document, Any]]:
+def _read_parquet(file: Path, documents: list[Document], column: Column) -> Iterator[tuple[Document, Any]]:
     with _damage(file), pq.ParquetFile(file) as table:
         for group, members in groupby(documents, key=lambda document: document.place[0]):
-            texts = table.read_row_group(group, columns=[column]).column(0)
+            texts = table.read_row_group(group, columns=[column.name]).column(0)
             for document in members:
                 yield document, texts[document.place[1]].as_py()
 
@@ -227,7 +264,7 @@ def _read_parquet(file: Path, documents: list[Document], column: str) -> Iterato
 # --- datasets saved to disk
 
 
-def _list_arrow(path: Path, files: list[Path], column: str, tell: Progress) -> Iterator[Document]:
+def _list_arrow(path: Path, files: list[Path], column: Column, tell: Progress) -> Iterator[Document]:
     several = (path / "dataset_dict.json").is_file()
     row, folder = 0, None
     for done, file in enumerate(files, 1):
@@ -235,7 +272,7 @@ def _list_arrow(path: Path, files: list[Path], column: str, tell: Progress) -> I
         folder = file.parent
         number = 0
         for index, batch in enumerate(_batches(file, column)):
-            facts = [name for name in FACTS if name in batch.schema.names and name != column]
+            facts = [name for name in FACTS if name in batch.schema.names and name != column.name]
             known = batch.select(facts).to_pylist() if facts else []
             for place in range(batch.num_rows):
                 row, number = row + 1, number + 1
@@ -248,16 +285,16 @@ def _list_arrow(path: Path, files: list[Path], column: str, tell: Progress) -> I
         tell("listed", done, len(files))
 
 
-def _read_arrow(file: Path, documents: list[Document], column: str) -> Iterator[tuple[Document, Any]]:
+def _read_arrow(file: Path, documents: list[Document], column: Column) -> Iterator[tuple[Document, Any]]:
     wanted = {index: list(members) for index, members in groupby(documents, key=lambda document: document.place[0])}
     for index, batch in enumerate(_batches(file, column)):
         if index in wanted:
-            texts = batch.column(batch.schema.get_field_index(column))
+            texts = batch.column(batch.schema.get_field_index(column.name))
             for document in wanted[index]:
                 yield document, texts[document.place[1]].as_py()
 
 
-def _batches(file: Path, column: str) -> Iterator[Any]:
+def _batches(file: Path, column: Column) -> Iterator[Any]:
     """The record batches of a file; mapped, so that what is not looked at is not read."""
     if not file.is_file():
         raise InputError(f"{file} is missing, although its state.json names it. Copy the whole folder.")
@@ -288,17 +325,28 @@ def _document(
     return Document(name, file, place, number, split, repetitions)
 
 
-def _require(column: str, schema: Any, file: Path) -> None:
-    if column not in schema.names:
-        names = ", ".join(schema.names)
+def _require(column: Column, schema: Any, file: Path) -> None:
+    name, whose = column.name, "the text's" if column.holds == "text" else "that of the token ids"
+    if name not in schema.names:
         raise InputError(
-            f"{file} has no column {column!r}; it has {names}. Name the text's with {argument('text_column')}."
+            f"{file} has no column {name!r}; it has {', '.join(schema.names)}. Name {whose} with {column.option}."
         )
-    kind = schema.field(column).type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+    kind = schema.field(name).type
+    fits = _is_text(kind) if column.holds == "text" else _is_ids(kind)
+    if not fits:
         raise InputError(
-            f"the column {column!r} of {file} holds {kind}, not text. Name the text's with {argument('text_column')}."
+            f"the column {name!r} of {file} holds {kind}, not {'text' if column.holds == 'text' else 'token ids'}. "
+            f"Name {whose} with {column.option}."
         )
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_ids(kind: Any) -> bool:
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return bool(lists and pa.types.is_integer(kind.value_type))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rote.errors import InputError, argument, counted
 from rote.extraction.near.options import Near
+from rote.jobs.corpus import Counting, look_up_outputs
 from rote.jobs.open import Run
 from rote.jobs.variants import try_variants
 from rote.models.base import LogitModel, ScoringModel, TokenModel, with_logits
@@ -46,6 +47,7 @@ class Job:
     stop_early: bool
     near: Near | None
     batch_size: BatchSize
+    counting: Counting | None = None
 
     def __post_init__(self) -> None:
         settle(self, "tau", require_tau(self.tau))
@@ -165,6 +167,7 @@ def manifest_of(
         refined=refined,
         sampling=sampling,
         sweep=sweep,
+        index=None if job.counting is None else job.counting.use,
         versions=made_with(),
     )
 
@@ -195,6 +198,7 @@ def wind_up(folder: Path, job: Job, tell: Progress) -> Run:
     """What is left to do once all rows are there."""
     run = Run(folder)
     try_variants(run, job.model, job.batch_size, tell)
+    look_up_outputs(run, job.model, job.counting, tell)
     finish(folder, run.summed_up())
     run.report(progress=tell)
     return run

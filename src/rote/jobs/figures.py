@@ -1,4 +1,4 @@
-"""The figures of what a folder holds: a run, a comparison, a sweep or a reconstruction; drawn, with their data."""
+"""The figures of what a folder holds: a run, a comparison, a sweep, a reconstruction or a score; with their data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, get_args
 import polars as pl
 
 from rote.errors import InputError, RunError, argument
-from rote.jobs.open import Handle, Reconstruction, Run, SavedComparison, Sweep, as_handle, several
+from rote.jobs.open import BenchScore, Handle, Reconstruction, Run, SavedComparison, Sweep, as_handle, several
 from rote.options import Option, folder_of, require_known, typed_path
 from rote.progress import Progress, quiet, stopping
 from rote.report.figures.comparison import COMPARISON_FIGURES, comparison_figures
@@ -18,6 +18,7 @@ from rote.report.figures.figure import Figure
 from rote.report.figures.mpl.draw import FileFormat, Style, draw, require_matplotlib
 from rote.report.figures.reconstruction import RECONSTRUCTION_FIGURES, reconstruction_figures
 from rote.report.figures.run import RUN_FIGURES, run_figures
+from rote.report.figures.submissions import SCORE_FIGURES, score_figures
 from rote.report.figures.sweep import SWEEP_FIGURES, sweep_figures
 from rote.scheme import label_of
 from rote.store.comparison import ComparedRun
@@ -42,7 +43,8 @@ class DrawnFigures:
 
 def figures(
     folders: Annotated[
-        Folder | Sequence[Folder], Option("Finished runs, comparisons, sweeps or reconstructions.", metavar="DIR")
+        Folder | Sequence[Folder],
+        Option("Finished runs, comparisons, sweeps, reconstructions or scores.", metavar="DIR"),
     ],
     *,
     format: Annotated[FileFormat, Option("Of the pictures.")] = "svg",
@@ -97,7 +99,7 @@ def _drawn(
     stored: Handle, target: Path, format: FileFormat, style: Style, scheme: str | None, tell: Progress
 ) -> DrawnFigures:
     made, known_figures = _figures(stored, scheme)
-    if (target / "manifest.json").exists() or (target / "comparison.json").exists():
+    if any((target / name).exists() for name in ("manifest.json", "comparison.json", "score.json")):
         raise InputError(f"{target} holds results of its own; choose another {argument('out')} for the figures.")
     make_folder(target)
     written = []
@@ -127,6 +129,8 @@ def _figures(stored: Handle, scheme: str | None) -> tuple[list[Figure], Mapping[
             return sweep_figures(sweep), SWEEP_FIGURES
         case Reconstruction(manifest=manifest, summary=summary):
             return reconstruction_figures(manifest, summary), RECONSTRUCTION_FIGURES
+        case BenchScore(result=score):
+            return score_figures(score), SCORE_FIGURES
         case Run():
             return _run_figures(stored, scheme), RUN_FIGURES
 

@@ -22,6 +22,7 @@ from rote.store.comparison import StoredComparison
 from rote.store.manifest import refuse_other_model
 from rote.store.reconstruction import StoredReconstruction
 from rote.store.run import Finished, RunView, StoredRun
+from rote.store.submissions import StoredScore
 from rote.store.summary import Summary
 from rote.store.sweep import StoredSweep, part
 from rote.tokens import Example
@@ -116,7 +117,7 @@ class Run(_Handle, StoredRun):
 
     def summed_up(self) -> Summary:
         """What its rows come to, sealed or not."""
-        return summarise(self.manifest, self.scores, self.facts(), self.variants, len(self.stages))
+        return summarise(self.manifest, self.scores, self.facts(), self.variants, self.outputs, len(self.stages))
 
     @property
     def finished(self) -> Finished:
@@ -240,7 +241,17 @@ class Reconstruction(_Handle, StoredReconstruction):
         return reconstruction_card(self.manifest, self.summary)
 
 
-Handle = Run | Sweep | SavedComparison | Reconstruction
+@dataclass(frozen=True)
+class BenchScore(_Handle, StoredScore):
+    """Guesses held against a benchmark's answers; `result` is score.json."""
+
+    def _card(self) -> str:
+        from rote.report.text.cards import score_card
+
+        return score_card(self.result)
+
+
+Handle = Run | Sweep | SavedComparison | Reconstruction | BenchScore
 
 
 def as_handle(given: stores.Folder) -> Handle:
@@ -249,7 +260,7 @@ def as_handle(given: stores.Folder) -> Handle:
 
 
 def open(folder: str | Path) -> Handle:
-    """What a folder holds, finished or not: a run, a sweep, a comparison or a reconstruction."""
+    """What a folder holds, finished or not: a run, a sweep, a comparison, a reconstruction or a score."""
     match stores.open(stores.path_of(folder)):
         case StoredRun(folder=path):
             return Run(path)
@@ -259,3 +270,5 @@ def open(folder: str | Path) -> Handle:
             return SavedComparison(path)
         case StoredReconstruction(folder=path):
             return Reconstruction(path)
+        case StoredScore(folder=path):
+            return BenchScore(path)

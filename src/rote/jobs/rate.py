@@ -12,6 +12,7 @@ from rote.corpus.documents import Corpus, open_corpus
 from rote.corpus.sampling import Draw, Drawn, Role
 from rote.corpus.sampling import draw as draw_examples
 from rote.errors import InputError, argument
+from rote.jobs.corpus import IndexIf, IndexTokenizerIf, counting
 from rote.jobs.engine import Job, check_context, resumable, run_folder
 from rote.jobs.open import Run
 from rote.jobs.score import score_examples
@@ -34,6 +35,8 @@ def rate(
     schemes: Schemes = Scheme(),
     tau: Tau = TAU,
     stop_early: StopEarly = False,
+    index: IndexIf = None,
+    index_tokenizer: IndexTokenizerIf = None,
     batch_size: Batch = "auto",
     out: Out = None,
     progress: Progress | None = None,
@@ -44,7 +47,7 @@ def rate(
     see `rote.corpus.sampling.draw`. `held_out` is a corpus that the model has not seen: as much is drawn from it, as
     the split "held-out", and rates are compared with its rates. The documents of `corpus` are then the split "train",
     unless they have one. `text_column` and `glob`, for both: which column of a table, or which files of a folder, are
-    the texts.
+    the texts. `index`: see `score`.
     """
     require_kind("draw", draw, Draw, "a rote.Draw")
     require_kind("corpus", corpus, str | Path, "the path of a corpus")  # type: ignore[arg-type]
@@ -71,7 +74,10 @@ def rate(
             sampled[role] = SampledCorpus(kind=own.shape, documents=len(own.documents), runs=by_run)
         held_out_name = None if held_out is None else Path(held_out).name
         sampling = Sampling(**asdict(draw), corpora=sampled, held_out_name=held_out_name)
-        job = Job(model, drawn, asked, tau, stop_early, None, batch_size)
+        counts = counting(index, index_tokenizer, model, scanned=False)
+        if counts is not None:
+            drawn = counts.examples(drawn, tell)
+        job = Job(model, drawn, asked, tau, stop_early, None, batch_size, counts)
         return score_examples(job, folder=folder, name=name, sampling=sampling, tell=tell)
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 from rote.analysis.similarity import Similarity, similarity
-from rote.jobs.open import Reconstruction, Run, SavedComparison, Sweep, as_handle
+from rote.jobs.open import BenchScore, Reconstruction, Run, SavedComparison, Sweep, as_handle
 from rote.options import Option
 from rote.progress import Progress, quiet
 from rote.report.page.reconstruction import render_reconstruction
 from rote.report.page.run import render_run
+from rote.report.page.submissions import render_score
 from rote.report.page.sweep import render_sweep
 from rote.store.files import write_whole
 from rote.store.open import Folder
@@ -18,7 +19,7 @@ from rote.store.reconstruction import StoredReconstruction
 
 
 def report(
-    folder: Annotated[Folder, Option("The folder of a finished run, reconstruction, sweep or comparison.")],
+    folder: Annotated[Folder, Option("The folder of a finished run, reconstruction, sweep, comparison or score.")],
     *,
     progress: Progress | None = None,
 ) -> Path:
@@ -33,6 +34,8 @@ def report(
             truth = stored.truth if stored.summary.truth else None  # an unfinished one is refused by its summary
             compared = None if truth is None else similarity(truth, stored.text, seed=stored.seed)
             return report_reconstruction(stored, compared)
+        case BenchScore():
+            return write_page(stored.folder, render_score(stored.result))
         case SavedComparison():
             from rote.jobs.compare import compare_again
 

@@ -11,6 +11,7 @@ from rote.corpus.normalise import KNOWN, typed_steps
 from rote.corpus.windows import Regions, Windows, cut_windows, plain_backend, ready, window_starts
 from rote.errors import InputError, argument, counted
 from rote.extraction.near.options import NearIf
+from rote.jobs.corpus import IndexIf, IndexTokenizerIf, counting
 from rote.jobs.engine import Job, check_context, check_job, complete, manifest_of, resumable, run_folder
 from rote.jobs.open import Run
 from rote.jobs.refine import OnStage, complete_in_stages, plan
@@ -38,6 +39,8 @@ def scan(
     stop_early: StopEarly = False,
     near: NearIf = None,
     refine: RefineIf = None,
+    index: IndexIf = None,
+    index_tokenizer: IndexTokenizerIf = None,
     batch_size: Batch = "auto",
     name: str | None = None,
     out: Out = None,
@@ -54,7 +57,8 @@ def scan(
     rote.Near() for its defaults.
 
     `refine` scores windows in stages and leaves out what does not promise to reach `tau`: rote.Refine() for its
-    defaults. The run can be read, and stopped, after every stage; `on_stage` is called with it then.
+    defaults. The run can be read, and stopped, after every stage; `on_stage` is called with it then. `index`: see
+    `score`; a window is counted from the first word that begins in it.
     """
     require_kind("windows", windows, Windows, "a rote.Windows")
     content, own_name = as_text(text)
@@ -65,15 +69,23 @@ def scan(
         raise InputError(
             f"with {which}, {argument('tau')} must be at most {least}, the lowest coverage threshold, not {tau}."
         )
+    if index is not None and refine is not None:
+        raise InputError(
+            f"{argument('refine')} leaves windows out by what they come to, so rates by repetitions would be of a "
+            f"biased choice. Leave {argument('index')} or {argument('refine')} out."
+        )
     folder = run_folder(out, name, model)
     check_context(model, windows.prefix, windows.suffix)
     with resumable(folder):
+        counts = counting(index, index_tokenizer, model, scanned=True)
         prepared = ready(content, normalise)
         starts = window_starts(prepared, windows, within)
         examples = cut_windows(prepared, plain_backend(model.tokenizer), windows, starts, tell)
         if not examples:
             _refuse_short(content, name, windows, within)
-        job = Job(model, examples, asked, tau, stop_early, near, batch_size)
+        if counts is not None:
+            examples = counts.examples(examples, tell)
+        job = Job(model, examples, asked, tau, stop_early, near, batch_size, counts)
         check_job(job)
         refined = None if refine is None else plan(refine, job)
         manifest = manifest_of(

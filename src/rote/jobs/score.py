@@ -14,6 +14,7 @@ from rote.corpus.chat import template_of
 from rote.corpus.formats import Examples, as_examples
 from rote.errors import InputError
 from rote.extraction.near.options import NearIf
+from rote.jobs.corpus import IndexIf, IndexTokenizerIf, counting
 from rote.jobs.engine import Job, check_job, complete, manifest_of, resumable, run_folder
 from rote.jobs.open import Run
 from rote.models.base import ScoringModel
@@ -37,6 +38,8 @@ def score(
     tau: Tau = TAU,
     stop_early: StopEarly = False,
     near: NearIf = None,
+    index: IndexIf = None,
+    index_tokenizer: IndexTokenizerIf = None,
     batch_size: Batch = "auto",
     name: str | None = None,
     out: Out = None,
@@ -47,14 +50,18 @@ def score(
     `examples` are rote.Example, or dicts like the lines of a JSON-lines file, or the Path of such a file. `prefix` and
     `suffix` say where a {"text": ...} is split, in tokens; a {"prompt": ..., "target": ...} is split where the target
     begins. `chat` makes every prompt a user's message in the model's chat template; {"messages": [...], "target": ...}
-    gives messages of one's own. See `rote.corpus.formats.as_examples`.
+    gives messages of one's own. See `rote.corpus.formats.as_examples`. `index`: one over the corpus that the model was
+    trained on, as `rote.index.build` makes it: says how often examples and suffixes stand there, and what of outputs.
     """
     name = name or (examples.name if isinstance(examples, Path) else "examples")
     folder = run_folder(out, name, model)
     with resumable(folder):
         bos = model.bos_id
         given = as_examples(examples, model.tokenizer, prefix=prefix, suffix=suffix, bos=bos, chat=chat)
-        job = Job(model, given, as_schemes(schemes), tau, stop_early, near, batch_size)
+        counts = counting(index, index_tokenizer, model, scanned=False)
+        if counts is not None:
+            given = counts.examples(given, progress or quiet)
+        job = Job(model, given, as_schemes(schemes), tau, stop_early, near, batch_size, counts)
         return score_examples(job, folder=folder, name=name, tell=progress or quiet)
 
 

@@ -19,7 +19,7 @@ from rote.options import BatchSize
 from rote.progress import Progress
 from rote.scheme import Scheme
 from rote.store.files import FORMAT
-from rote.store.run import StoredRun, add_variants
+from rote.store.run import StoredRun, add_found
 from rote.store.variants import Trial, Variants
 from rote.tokens import Example
 
@@ -50,7 +50,7 @@ def try_variants(run: StoredRun, model: ScoringModel, batch_size: BatchSize, tel
     trying = _Trials(run, model, batch_size, tell)
     trials = list(trying.every())
     if trying.tried:  # so that nothing is tried twice
-        add_variants(run.folder, Variants(format=FORMAT, trials=trials))
+        add_found(run.folder, "variants.json", Variants(format=FORMAT, trials=trials))
 
 
 class _Trials:

@@ -17,11 +17,19 @@ from rote.extraction.near.options import Near
 from rote.extraction.text.writing import Plan
 from rote.models.base import ModelIdentity
 from rote.store.files import plain
+from rote.store.outputs import IndexUse
 from rote.store.stages import Refined
 
 NOT_DECIDING = {
-    "created", "source.name", "train.name", "sampling.held_out_name", "model.name", "model.label", "versions.python",
-}  # fmt: skip
+    "created",
+    "source.name",
+    "train.name",
+    "sampling.held_out_name",
+    "model.name",
+    "model.label",
+    "index.name",
+    "versions.python",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +150,7 @@ class Manifest:
     sampling: Sampling | None = None
     sweep: SweptLengths | None = None
     chat: ChatTemplate | None = None
+    index: IndexUse | None = None
     versions: dict[str, str]
 
 

@@ -1,4 +1,4 @@
-"""What a folder holds: a run, a sweep, a comparison or a reconstruction. Decided here and nowhere else."""
+"""What a folder holds: a run, a sweep, a comparison, a reconstruction or a score. Decided here and nowhere else."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from rote.store.comparison import StoredComparison
 from rote.store.files import read_json
 from rote.store.reconstruction import StoredReconstruction
 from rote.store.run import StoredRun
+from rote.store.submissions import SCORE, StoredScore
 from rote.store.sweep import StoredSweep
 
-Holding = Literal["run", "sweep", "comparison", "reconstruction"]
-Stored = StoredRun | StoredSweep | StoredComparison | StoredReconstruction
+Holding = Literal["run", "sweep", "comparison", "reconstruction", "score"]
+Stored = StoredRun | StoredSweep | StoredComparison | StoredReconstruction | StoredScore
 Folder = Stored | str | Path
 """What a folder holds, opened, or the path of the folder."""
 
@@ -27,6 +28,13 @@ def kind_of(folder: str | Path) -> Holding:
         return "comparison"
     if (path / "sweep.json").is_file():
         return "sweep"
+    if (path / SCORE).is_file():
+        return "score"
+    if (path / "index.json").is_file() or (path / "tokenized.0").is_file():
+        raise RunError(
+            f"{folder} holds an index of a corpus, which has no scores. Ask it with rote index count, find, next or "
+            "trace."
+        )
     if any(path.glob("prefix-*/manifest.json")):
         raise RunError(f"{folder} holds a sweep that is unfinished; run the same rote sweep again to finish it.")
     if not (path / "manifest.json").is_file():
@@ -51,6 +59,8 @@ def open(folder: str | Path) -> Stored:
             return StoredComparison(path)
         case "reconstruction":
             return StoredReconstruction(path)
+        case "score":
+            return StoredScore(path)
 
 
 def require_run(folder: str | Path) -> Path:
@@ -63,7 +73,8 @@ def require_run(folder: str | Path) -> Path:
         raise RunError(f"{folder} holds a sweep; give one of its runs, such as {parts[0] if parts else 'prefix-50'}.")
     if kind == "comparison":
         raise RunError(f"{folder} holds a comparison, which has no scores of its own; give one of the runs it names.")
-    raise RunError(f"{folder} holds a reconstruction, which has no scores; `rote report` shows it.")
+    what = "scored guesses, no run" if kind == "score" else "a reconstruction, which has no scores"
+    raise RunError(f"{folder} holds {what}; `rote report` shows it.")
 
 
 def path_of(given: object) -> Path:

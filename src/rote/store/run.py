@@ -14,6 +14,7 @@ import polars as pl
 from rote.errors import RunError, argument, counted
 from rote.store.files import declared, digest, make_folder, pretty, read_declared, read_json, write_whole
 from rote.store.manifest import Manifest, NearSearch, ScannedWindows, refuse_if_different
+from rote.store.outputs import Outputs
 from rote.store.seal import ASIDE, SEAL, Seal, check_seal, reopen, shards_in, stages_in, write_seal
 from rote.store.stages import WINDOWS, Stage, read_places, read_stage, stage_path
 from rote.store.summary import Coverage, LookedAt, SchemeNumbers, Summary
@@ -245,6 +246,12 @@ class StoredRun:
         path = self.folder / "variants.json"
         return read_declared(path, Variants, _AGAIN).trials if path.is_file() else None
 
+    @property
+    def outputs(self) -> Outputs | None:
+        """What of the run's outputs stands in an indexed corpus; None where nothing was looked up."""
+        path = self.folder / "outputs.json"
+        return read_declared(path, Outputs, _AGAIN) if path.is_file() else None
+
     @cached_property
     def texts(self) -> Passages:
         """The texts behind the rows."""
@@ -333,7 +340,9 @@ def begin(folder: Path, manifest: Manifest, *, content: Mapping[str, bytes]) -> 
 
 def _refuse_foreign(folder: Path, content: Mapping[str, bytes]) -> None:
     """A folder without a manifest may hold a run's very beginning, but nothing that the run would take over."""
-    taken_over = [folder / name for name in ("summary.json", "report.html", "variants.json", SEAL, ASIDE)]
+    taken_over = [
+        folder / name for name in ("summary.json", "report.html", "variants.json", "outputs.json", SEAL, ASIDE)
+    ]
     taken_over += [*shards_in(folder), *stages_in(folder)]
     foreign = [path for path in taken_over if path.exists()]
     for name, data in content.items():
@@ -363,8 +372,9 @@ def add_shard(
     write_shard(_shard(folder, index), examples, results, facts, near, stage)
 
 
-def add_variants(folder: Path, variants: Variants) -> None:
-    write_whole(folder / "variants.json", pretty(variants))
+def add_found(folder: Path, name: str, found: Variants | Outputs) -> None:
+    """What was found out about a run beside its rows: variants.json or outputs.json."""
+    write_whole(folder / name, pretty(found))
 
 
 def finish(folder: Path, summary: Summary) -> Seal:
@@ -373,7 +383,7 @@ def finish(folder: Path, summary: Summary) -> Seal:
     Of a scan in stages, the stages that have ended are sealed; its seal says whether others are to come.
     """
     run, content, path = StoredRun(folder), pretty(summary), folder / "summary.json"
-    content_files = ("text.txt", "examples.jsonl", WINDOWS, "variants.json")
+    content_files = ("text.txt", "examples.jsonl", WINDOWS, "variants.json", "outputs.json")
     present = [name for name in content_files if (folder / name).is_file()]
     stages = [f"stages/{stage_path(folder, number).name}" for number in range(len(run.stages))]
     shards = [f"scores/{path.name}" for path in run.shards()]

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from rote.models.base import ModelIdentity
 from rote.store.manifest import Sampling, Source
+from rote.store.outputs import InCorpus
 from rote.store.stages import Audit, Staged
 from rote.store.variants import Trial
 
@@ -380,4 +381,5 @@ class Summary:
     staged: Staged | None = None
     sampling: Sampling | None = None
     variants: list[Trial] | None = None
+    corpus: InCorpus | None = None
     schemes: dict[str, SchemeNumbers]

@@ -13,9 +13,11 @@ from typing import Any
 from rote.report.figures.comparison import comparison_figures
 from rote.report.figures.figure import Figure
 from rote.report.figures.reconstruction import reconstruction_figures
+from rote.report.figures.submissions import score_figures
 from rote.report.figures.sweep import sweep_figures
 from rote.store.comparison import StoredComparison
 from rote.store.reconstruction import StoredReconstruction
+from rote.store.submissions import StoredScore
 from rote.store.sweep import StoredSweep
 from tests.report.page.truth import Truth, in_figures, inside, visible
 
@@ -127,6 +129,25 @@ class SweepTruth(PageTruth):
     def _runs(self, rest: str) -> Any:
         part, _, own = rest.partition("/")
         return Truth(self.folder / part).number(own)
+
+
+class ScoreTruth(PageTruth):
+    prose: tuple[str, ...] = (r"^95% Wilson intervals, taking",)
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "score")
+
+    def _made(self) -> list[Figure]:
+        return score_figures(StoredScore(self.folder).result)
+
+    def _levels(self, rest: str) -> int:
+        """Numbers of errors that a table has columns for: 1, 2, 5, 10 and so on."""
+        assert rest.strip("0") in ("1", "2", "5")
+        return int(rest)
+
+    def _none(self, rest: str) -> float:
+        assert rest == "recall"
+        return 0.0
 
 
 class ReconstructionTruth(PageTruth):

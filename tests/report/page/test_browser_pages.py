@@ -7,23 +7,36 @@ import math
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 import rote
 from rote import Example, Run
+from rote.corpus.bench import Guess, write_guesses
 from rote.report.text import numbers
 from tests.conftest import ROOT
+from tests.jobs.bench.attacks import attack
 from tests.report.page.browser import browser, opened, serious_faults
-from tests.report.page.pagetruth import ComparisonTruth, ReconstructionTruth, SweepTruth
+from tests.report.page.pagetruth import ComparisonTruth, ReconstructionTruth, ScoreTruth, SweepTruth
 from tests.report.test_keys import page_of, problems, problems_of_plots, problems_of_strips
 
 __all__ = ["browser"]
 
 NASTY = '<script>window.hacked = 1</script> <img src=x onerror="window.hacked = 2"> “quotes” 🐇 שלום\r\n'
-KINDS = ("runs", "examples", "sweep", "reconstruction", "written")
+KINDS = ("runs", "examples", "sweep", "reconstruction", "written", "score", "attacks")
+TRUTHS: dict[str, Callable[[Path], ComparisonTruth | SweepTruth | ScoreTruth | ReconstructionTruth]] = {
+    "runs": ComparisonTruth,
+    "examples": ComparisonTruth,
+    "sweep": SweepTruth,
+    "reconstruction": ReconstructionTruth,
+    "written": ReconstructionTruth,
+    "score": ScoreTruth,
+    "attacks": ScoreTruth,
+}
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 800}
 
 
@@ -100,7 +113,34 @@ def written(bundled: Any, alice: str, folder: Path) -> Path:
     return found.folder / "report.html"
 
 
+@pytest.fixture(scope="module")
+def scored(folder: Path) -> Path:
+    """One submission in which nothing is right."""
+    np.save(folder / "answers 7.npy", np.arange(60).reshape(1, 60))
+    write_guesses(folder / "wrong 3.csv", [Guess(0, tuple(range(1, 61)))] * 3)
+    rote.bench.score(folder / "wrong 3.csv", answers=folder / "answers 7.npy", errors=2, out=folder / "scored")
+    return folder / "scored/report.html"
+
+
+@pytest.fixture(scope="module")
+def attacks(folder: Path) -> Path:
+    """A file and attacks, cut short, on other hardware."""
+    draw, answers = Random(1), np.arange(120).reshape(40, 3)
+    np.save(folder / "answers.npy", answers)
+    given = [Guess(row, tuple(answers[row] + (draw.random() < 0.4))) for row in range(40) for _ in range(2)]
+    plain = [Guess(guess.example, tuple(map(int, guess.suffix))) for guess in given]
+    every = []
+    for name in ("<b>one</b> 5%", "two 2"):
+        guesses = list(dict.fromkeys(draw.sample(plain, len(plain))))
+        every.append(attack(folder / name, guesses, [(draw.random(), draw.randint(1, 5000)) for _ in guesses]))
+    limits: dict[str, Any] = {"errors": 7, "seconds": 2.0, "token_evals": 4500, "speed": 2.5}
+    rote.bench.score(every, answers=folder / "answers.npy", out=folder / "attacks", **limits)
+    return folder / "attacks/report.html"
+
+
 PAGES = {
+    "score": "scored",
+    "attacks": "attacks",
     "runs": "compared",
     "examples": "examples",
     "sweep": "swept",
@@ -130,8 +170,7 @@ def test_every_number_has_a_key_and_is_what_the_folder_holds(
     browser: Any, path_of: Callable[[str], Path], kind: str
 ) -> None:
     path = path_of(kind)
-    of = {"runs": ComparisonTruth, "examples": ComparisonTruth, "sweep": SweepTruth}.get(kind, ReconstructionTruth)
-    truth = of(path.parent)
+    truth = TRUTHS[kind](path.parent)
     with page_of(browser, path) as page:
         assert problems(page, truth) == []
         assert page.locator("[data-key]").count() > 15

@@ -12,6 +12,7 @@ import polars as pl
 
 from rote.store.manifest import Manifest
 from rote.store.run import Passages
+from rote.store.submissions import ScoreResult
 from rote.store.summary import RateName
 from rote.store.sweep import SweepResult
 
@@ -155,6 +156,23 @@ _COLUMNS: dict[RateName, str] = {
     "rate_at_1e_4": "rate_at_0.0001",
     "maximum_rate": "maximum_rate",
 }
+
+
+def curve_rows(score: ScoreResult) -> pl.DataFrame:
+    """The error-recall curves of scored guesses: a row wherever one of them solves more examples."""
+    rows = [
+        {
+            "submission": whole(one.name),
+            "errors": point.errors,
+            "solved": point.solved,
+            "recall": point.recall,
+            "precision": point.precision,
+        }
+        for one in score.submissions
+        for point in one.curve
+    ]
+    kinds = {"submission": pl.String, "errors": pl.Int64, "solved": pl.Int64, "recall": pl.Float64}
+    return pl.DataFrame(rows, schema=kinds | {"precision": pl.Float64})
 
 
 def sweep_rows(sweep: SweepResult) -> pl.DataFrame:

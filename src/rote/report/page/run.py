@@ -28,6 +28,7 @@ from rote.report.page.blocks import EXAMPLES, exact, example_blocks, taken, text
 from rote.report.page.layout import render_page
 from rote.report.page.pack import PackedRun, pack
 from rote.report.text import numbers
+from rote.report.text.corpus import corpus_section
 from rote.report.text.method import APART, meaning, method
 from rote.report.text.near import LISTED, SET, SET_NOTE, SETS, likeliest, near_facts, near_section, variants
 from rote.report.text.rate import sampled_section
@@ -124,6 +125,7 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
         odds=odds_table(shown),
         near=near,
         unlocked=_unlocked(shown),
+        corpus=corpus_section(shown),
         passages=[_passage(i, row, shown) for i, row in enumerate(strongest, 1)],
         passages_title="The strongest passages" if len(strongest) != 1 else "The strongest passage",
         passages_caption=_passages_caption(shown, len(strongest)),

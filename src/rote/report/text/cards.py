@@ -22,6 +22,9 @@ from rote.report.text.reconstruction import rows as reconstruction_rows
 from rote.report.text.spots import Spots, excerpt
 from rote.report.text.spots import headline as spots_headline
 from rote.report.text.strip import BELOW, LEVELS, UNSEEN, levels
+from rote.report.text.submissions import headline as score_headline
+from rote.report.text.submissions import lede as score_lede
+from rote.report.text.submissions import score_tables
 from rote.report.text.sweep import headline as sweep_headline
 from rote.report.text.sweep import lede as sweep_lede
 from rote.report.text.sweep import sweep_tables
@@ -32,6 +35,7 @@ from rote.store.comparison import ComparisonResult
 from rote.store.manifest import ReconstructionManifest
 from rote.store.reconstruction import ReconstructionSummary
 from rote.store.run import RunView
+from rote.store.submissions import ScoreResult
 from rote.store.sweep import SweepResult
 
 BARS = 160
@@ -122,6 +126,11 @@ def _colour(level: int) -> str:
 def sweep_card(result: SweepResult) -> str:
     tables = [part for each in sweep_tables(result) for part in (sentence(each.title), table(each.columns, each.rows))]
     return card(sweep_headline(result), *map(sentence, sweep_lede(result)), *tables)
+
+
+def score_card(result: ScoreResult) -> str:
+    tables = [part for each in score_tables(result) for part in (sentence(each.title), table(each.columns, each.rows))]
+    return card(score_headline(result), *map(sentence, score_lede(result)), *tables)
 
 
 def comparison_card(result: ComparisonResult) -> str:

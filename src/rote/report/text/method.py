@@ -7,6 +7,7 @@ import polars as pl
 from rote.models.base import ModelIdentity
 from rote.report.keys import derived
 from rote.report.text import numbers
+from rote.report.text.corpus import corpus_facts
 from rote.report.text.near import near_method
 from rote.report.text.rate import sample_facts
 from rote.report.text.stages import left_out
@@ -110,6 +111,7 @@ def method(run: Finished) -> list[tuple[str, str]]:
         ("Early stop", _early_stop(run)),
         *near_method(run.manifest.near),
     ]
+    facts += corpus_facts(run)
     if run.summary.variants is not None:
         facts.append(("Other forms", variants_fact(run)))
     versions = run.manifest.versions

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rote.report.keys import derived, plain
 from rote.report.text import numbers
+from rote.report.text.corpus import corpus_sentence
 from rote.report.text.method import cost, numeric_doubt, parts_within, prompt_facts, trusted
 from rote.report.text.rate import sample_facts, sampled_headline, sampled_lede, sampled_lines
 from rote.report.text.spots import longest_sentence
@@ -309,6 +310,8 @@ def summary_lines(run: Finished) -> list[str]:
         rows.insert(2, ("Longest", longest_sentence(run)))
     if run.numbers.near is not None:
         rows.insert(0, ("Near", near_sentence(run, run.numbers.near)))
+    if run.summary.corpus is not None:
+        rows.append(("Corpus", corpus_sentence(run)))
     rows.append(("Cost", cost(run)))
     rows += [("Warning", numbers.literal(warning)) for warning in run.summary.warnings]
     return lines + [f"{name.lower():<12}{value}" for name, value in rows]
