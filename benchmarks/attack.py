@@ -1,11 +1,13 @@
 """Attacks at equal cost on a model that knows part of what it read: recall, ceiling, calibration.
 
-    python -m benchmarks.attack --model training/sibling --bench runs/sibling-bench
+    python -m training.sibling --rows rows.parquet
+    rote bench build rows.parquet --ids ids --model training/sibling --out my-bench --train 5000 --val 2500 --test 2500
+    python -m benchmarks.attack --model training/sibling --bench my-bench
 
-The examples of the benchmark's train and test splits are put together (what the attack was tuned on is the val split);
-every seed draws other ones to attack, and twice as many to learn from. Recall is at errors equal to a tenth of the
-examples; costs are token evaluations an example, the same for all attacks. What `ranked` spends on the examples that it
-learns from comes on top: the same again for every one of those.
+The examples of the benchmark's train and test splits are put together (its val split is there to tune on); every seed
+draws other ones to attack, and twice as many to learn from. Recall is at errors equal to a tenth of the examples;
+costs are token evaluations an example, the same for all attacks. What `ranked` spends on the examples that it learns
+from comes on top: the same again for every one of those.
 """
 
 from __future__ import annotations
