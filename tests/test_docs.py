@@ -20,7 +20,18 @@ import pytest
 import rote
 from rote.cli.main import BY_NAME, GROUPS, app
 from rote.models.huggingface import LOGIT_TOLERANCE
-from rote.store import comparison, index, manifest, outputs, reconstruction, submissions, summary, sweep, variants
+from rote.store import (
+    attack,
+    comparison,
+    index,
+    manifest,
+    outputs,
+    reconstruction,
+    submissions,
+    summary,
+    sweep,
+    variants,
+)
 from rote.store.files import FORMAT, plain
 from rote.store.table import SCHEMA
 from tests.conftest import ROOT
@@ -248,7 +259,7 @@ def test_run_format_names_every_field(workplace: Path) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [manifest, summary, sweep, comparison, reconstruction, submissions, variants, outputs, index],
+    [manifest, summary, sweep, comparison, reconstruction, submissions, variants, outputs, index, attack],
     ids=lambda m: m.__name__,
 )
 def test_run_format_names_every_declared_field(module: ModuleType) -> None:
