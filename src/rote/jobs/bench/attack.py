@@ -82,10 +82,10 @@ def attack(
 
     Guesses are stored as they are found, and the same call goes on with a folder that was interrupted: `budget` counts
     what all sittings spent. Methods: "greedy", one guess an example; "sample", the public baseline: outputs under
-    top-k and temperature; "beam", plain beam search: with both, the likeliest guess of every example comes before any
-    second one. "ranked": greedy outputs first, then others where the heaviest begin, all in one order by the chance
-    that they are right. That chance is learnt from the train split of `train`, which is attacked first, at the same
-    cost an example and on top of `budget`; without it guesses stand by the model's own probability.
+    top-k and temperature; "beam", plain beam search; "ranked": beams that examples share, all guesses in one order by
+    the chance that they are right. That chance is learnt from the train split of `train`, which is attacked first, at
+    the same cost an example and on top of `budget`. Without it guesses stand by the model's own probability, the
+    likeliest of every example before any second one.
     """
     with_logits(model, "an attack")
     require_known("method", method, get_args(Method))
@@ -197,7 +197,7 @@ def _attacked(
             calibration = _calibrated(tried, learnt, model.tokenizer)
         if not sealed:
             _search(stored, model, target, plan, tell, what)
-        _finish(stored, len(target.prefix), plan, calibration, model.tokenizer)
+        _finish(stored, len(target.prefix), calibration, model.tokenizer)
     return stored
 
 
@@ -270,7 +270,7 @@ def _finish(stored: StoredAttack, examples: int, plan: Plan, calibration: Calibr
         expected_right=None if calibration is None else float(chances.sum()),
         calibration=calibration,
     )
-    order = in_order(final, chances, firsts=plan.method != "ranked")
+    order = in_order(final, chances, firsts=calibration is None)
     finish(
         stored.folder, final, order, summary, {} if calibration is None else {"calibration.json": pretty(calibration)}
     )

@@ -6,7 +6,7 @@ from rote.errors import counted
 from rote.store.attack import AttackManifest, AttackSummary, Calibration
 
 _METHODS = {
-    "ranked": "greedy outputs and forks off them",
+    "ranked": "beams that examples share",
     "greedy": "greedy outputs",
     "sample": "sampled outputs",
     "beam": "beam search",
@@ -23,12 +23,9 @@ def lines(manifest: AttackManifest, summary: AttackSummary) -> list[str]:
     ]
     if summary.calibration is not None:
         return [*told, *_calibrated(summary.calibration, summary.expected_right or 0.0)]
-    if manifest.method == "ranked":
-        return [
-            *told,
-            "The order is that of the model's own probability: no examples with answers were given to learn from.",
-        ]
-    return [*told, "The order is that of the model's own probability, the likeliest guess of every example first."]
+    order = "The order is that of the model's own probability, the likeliest guess of every example first"
+    why = ": there were no answers to learn chances from." if manifest.method == "ranked" else "."
+    return [*told, order + why]
 
 
 def _calibrated(learnt: Calibration, expected: float) -> list[str]:
