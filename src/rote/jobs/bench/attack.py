@@ -248,7 +248,7 @@ def _texts(guesses: Sequence[StoredGuess], tokenizer: Any) -> list[str] | None:
     return None if tokenizer is None else list(tokenizer.batch_decode([list(g.suffix) for g in guesses]))
 
 
-def _finish(stored: StoredAttack, examples: int, plan: Plan, calibration: Calibration | None, tokenizer: Any) -> None:
+def _finish(stored: StoredAttack, examples: int, calibration: Calibration | None, tokenizer: Any) -> None:
     """Give every guess its chance, put them in order, sum up and seal."""
     from rote.analysis.chances import chances_of, features_of, in_order
 
