@@ -202,7 +202,8 @@ def test_a_logit_that_is_no_number_is_refused_by_example() -> None:
             list(search(Broken(5), [(1, 2), (3, 2)], plan(method, 3, 1000)))
 
 
-def test_a_budget_in_seconds_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["greedy", "beam", "sample", "ranked"])
+def test_a_budget_in_seconds_ends_a_search(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, clock = HashModel(5), [0.0]
 
     def perf_counter() -> float:
@@ -210,13 +211,24 @@ def test_a_budget_in_seconds_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> N
         return clock[0]
 
     monkeypatch.setattr("rote.extraction.attack.rounds.time.perf_counter", perf_counter)
-    asked = replace(plan("ranked", 4, 1), budget=Budget(seconds=2.0))
-    rounds = list(search(model, [(1, 2)] * 10, asked))
-    assert rounds[-1].seconds <= 2.1
-    assert len(all_found(rounds)) > 10
-    assert {r.stage for r in rounds} == {0, 1}
-    again = list(search(model, [(1, 2)] * 10, asked, rounds))
-    assert not again or again[-1].seconds <= 2.1  # what was left of two seconds
+    prefixes = [(i % 5, 2) for i in range(12)]
+    for seconds in (0.3, 1.5):
+        asked = replace(plan(method, 4, 1), budget=Budget(seconds=seconds))
+        rounds = list(search(model, prefixes, asked))
+        assert all_found(rounds)
+        assert rounds[-1].seconds <= seconds + 0.1
+        if seconds > 1:
+            assert {f.example for f in all_found(rounds)} == set(range(12))
+            assert {r.stage for r in rounds} == ({0, 1} if method in ("sample", "ranked") else {0})
+        for cut in {
+            1,
+            len(rounds) // 2,
+            len(rounds) - 1,
+        }:  # going on deals with every example once a stage, and finds nothing twice
+            whole = [*rounds[:cut], *search(model, prefixes, asked, rounds[:cut])]
+            found = all_found(whole)
+            assert len({(f.example, f.suffix) for f in found}) == len(found)
+            assert sum(r.examples for r in whole if not r.stage) <= 12
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,7 @@ LISTED = 8  # tokens that an output of a shared beam may go on with, or as many 
 SURE = -0.02  # log-prob of a greedy output beside which no other is looked for, where time is short
 ROWS = {"cuda": 512, "cpu": 64}  # examples that are looked at together; elsewhere as on a CPU
 BEAMS = 10  # where the budget does not tell
-WIDEST = 200
-
+WIDEST = 200  # beam, where the budget tells
 
 Work = Callable[[list[int], int], tuple[list[Spine], int]]
 """Given examples and what they may cost: outputs, and what they cost."""
@@ -76,10 +75,10 @@ def affordable_width(prefixes: Sequence[Sequence[int]], suffix: int, budget: Bud
     """The widest beam that the budget pays for with every example; the usual one under a budget in seconds."""
     if budget.evals is None:
         return BEAMS
-    width = 1
-    while (
-        sum(beam.plain_cost(len(p), suffix, width + 1, vocabulary) for p in prefixes) <= budget.evals and width < 1000
-    ):
+    width, prompts = 1, sum(map(len, prefixes))
+    while width < WIDEST:
+        if prompts + len(prefixes) * beam.plain_cost(0, suffix, width + 1, vocabulary) > budget.evals:
+            break
         width += 1
     return width
 
@@ -97,7 +96,11 @@ class _Attack:
         self.model, self.prefixes, self.plan, self.meter = model, prefixes, plan, meter
         self.every = list(range(len(prefixes)))
         self.dealt = {stage: sum(r.examples for r in done if r.stage == stage) for stage in (0, 1)}
-        self.found = {(f.example, f.suffix): f.log_prob for r in done for f in r.found}
+        self.found = {(f.example, f.suffix) for r in done for f in r.found}
+        self.best = dict.fromkeys(self.every, -np.inf)  # after the first stage: the likeliest output's log-prob
+        for one in (f for r in done if not r.stage for f in r.found):
+            self.best[one.example] = max(self.best[one.example], one.log_prob)
+        self.brief = plan.budget.evals is None
         self.prompt = max(map(len, prefixes)) + 1  # entries of the longest prefix, and BOS
 
     # --- the attacks
@@ -113,7 +116,7 @@ class _Attack:
             writer.give(*(s.entries for s in begun))
             return written, self._least(examples)
 
-        yield from self._stage(0, self.every, plan.rows, self._least, write)
+        yield from self._stage(0, self.every, plan.rows, self._least, write, self.brief)
 
     def beam(self) -> Iterator[Round]:
         """Plain beam search. All that an example's last beam holds is found."""
@@ -127,7 +130,10 @@ class _Attack:
             lengths = (len(self.prefixes[e]) for e in examples)
             return sum(beam.plain_cost(n, plan.suffix, width, self.model.vocabulary) for n in lengths)
 
-        yield from self._stage(0, self.every, size, cost, lambda some, evals: beam.plain_beams(writer, some, width))
+        def write(examples: list[int], evals: int) -> tuple[list[Spine], int]:
+            return beam.plain_beams(writer, examples, width)
+
+        yield from self._stage(0, self.every, size, cost, write, self.brief)
 
     def sample(self) -> Iterator[Round]:
         """Outputs drawn under top-k and temperature: the public baseline's candidates, told by their own likelihood.
@@ -179,12 +185,9 @@ class _Attack:
     def _twice(self, examples: list[int], work: Callable[[int], Work], size: int | None = None) -> Iterator[Round]:
         """All examples; under a budget in seconds briefly at first, and then again where there is doubt."""
         size = size or self.plan.rows
-        yield from self._stage(0, examples, size, self._least, work(0), brief=self.plan.budget.evals is None)
-        if self.plan.budget.evals is None:
-            best: dict[int, float] = {}
-            for (example, _), log_prob in self.found.items():
-                best[example] = max(log_prob, best.get(example, -np.inf))
-            doubtful = [e for e in examples if best.get(e, -np.inf) < SURE]
+        yield from self._stage(0, examples, size, self._least, work(0), self.brief)
+        if self.brief:
+            doubtful = [e for e in examples if self.best[e] < SURE]
             yield from self._stage(1, doubtful, size, self._least, work(1))
 
     def _stage(
@@ -222,8 +225,10 @@ class _Attack:
                 entropy=float(spine.entropies.sum()),
             )
             if (one.example, one.suffix) not in self.found:
-                self.found[one.example, one.suffix] = one.log_prob
+                self.found.add((one.example, one.suffix))
                 found.append(one)
+                if not stage:
+                    self.best[one.example] = max(self.best[one.example], one.log_prob)
         spent = self.meter
         return Round(stage=stage, examples=examples, token_evals=spent.evals, seconds=spent.seconds, found=found)
 
