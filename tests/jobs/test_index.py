@@ -515,6 +515,16 @@ def test_an_index_is_no_run(built: dict[str, StoredIndex], tmp_path: Path) -> No
         rote.index.count(damaged, "Alice")
 
 
+def test_an_index_without_its_last_shard_is_refused(built: dict[str, StoredIndex], tmp_path: Path) -> None:
+    """Its counts would be too low."""
+    damaged, last = tmp_path / "damaged", built["bytes"].index.shards - 1
+    shutil.copytree(built["bytes"].folder, damaged)
+    for path in damaged.glob(f"*.{last}"):
+        path.unlink()
+    with pytest.raises(RunError, match=r"not those that its index.json lists\. Copy the whole index again"):
+        rote.index.count(damaged, "Alice")
+
+
 @pytest.mark.parametrize("unit", ["tokens", "bytes"])
 def test_nothing_to_look_for(unit: str, built: dict[str, StoredIndex]) -> None:
     stored = built[unit]
