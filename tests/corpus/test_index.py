@@ -141,6 +141,29 @@ def test_a_folder_may_be_called_as_the_files_are(name: str, tmp_path: Path) -> N
     assert index.following([2]) == {None: 2, 1: 1}
 
 
+def test_more_shards_than_ten(tmp_path: Path) -> None:
+    """The engine itself takes the eleventh for the third."""
+    documents = [[number, 7, number] for number in range(12)]
+    index = indexed(tmp_path / "index", documents, 2, room=1)
+    assert index.shards == 12
+    assert [(place.document, place.token) for place in index.places([7])] == search.places(documents, [7])
+    assert index.following([7]) == search.following(documents, [7])
+    assert index.longest([7, 10, 2, 7, 2]) == search.longest(documents, [7, 10, 2, 7, 2])
+    assert index.places([10, 7, 10]) == [Place(10, 0)]
+
+
+def test_other_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
+    """The engine itself takes them for its own, and ends the process or answers from them."""
+    folder = tmp_path / "index"
+    indexed(folder, [[1, 2], [3, 4, 5]], 2, room=1)
+    for name in ("table.0.old", "offset.0~", "metadata of these.txt", "my tokenized files"):
+        (folder / name).write_bytes(b"12345678")
+    (folder / "metaoff.1").unlink()
+    index = CorpusIndex(folder, "tokens", 2, 65535)
+    assert index.places([4, 5]) == [Place(1, 1)]
+    assert (index.name(0), index.name(1)) == ("d0", "document 1")
+
+
 def test_a_folder_that_is_no_whole_index_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     indexed(folder, [[1, 2], [3, 4, 5]], 2, room=1)
@@ -161,7 +184,14 @@ def test_a_folder_that_is_no_whole_index_is_refused(tmp_path: Path) -> None:
     assert "cut short" in refused(table_0=b"12345")
     assert "cut short" in refused(tokenized_0=b"123")
     assert "no separator" in refused(tokenized_0=bytes(6))
+    assert "cut short" in refused(offset_0=b"")
+    for begins in ([2], [400], [0, 400], [0, 0]):
+        assert "offset.0 does not fit tokenized.0" in refused(offset_0=np.array(begins, dtype="<u8").tobytes())
     (folder / "metadata.0").write_bytes(b"{")
     assert CorpusIndex(folder, "tokens", 2, 65535).name(0) == "document 0"
     (folder / "metadata.0").unlink()
     assert CorpusIndex(folder, "tokens", 2, 65535).name(0) == "document 0"
+    indexed(folder, [[1, 2], [3, 4, 5]], 2)
+    for content in (b"123", bytes(8)):
+        (folder / "metaoff.0").write_bytes(content)
+        assert CorpusIndex(folder, "tokens", 2, 65535).name(1) == "document 1"

@@ -505,6 +505,13 @@ def test_an_index_is_no_run(built: dict[str, StoredIndex], tmp_path: Path) -> No
     with pytest.raises(RunError, match=re.escape(said)):
         rote.open(built["bytes"].folder)
     assert said in rote_here("report", built["bytes"].folder).err
+    shutil.copytree(built["bytes"].folder, tmp_path / "there")
+    with pytest.raises(RunError, match=r"index\.json is there already and belongs to no run.*choose another out"):
+        rote.scan(rote.load("bundled"), "down the rabbit-hole " * 40, out=tmp_path / "there")
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench/bench.json").write_text("{}")
+    with pytest.raises(RunError, match=r"holds a benchmark, which has no scores.*rote bench inspect"):
+        rote.open(tmp_path / "bench")
     for nothing, said in ((tmp_path, "holds no index"), (tmp_path / "none", "there is no folder")):
         with pytest.raises(InputError, match=said):
             rote.index.count(nothing, "Alice")
@@ -512,6 +519,16 @@ def test_an_index_is_no_run(built: dict[str, StoredIndex], tmp_path: Path) -> No
     shutil.copytree(built["bytes"].folder, damaged)
     (damaged / "index.json").write_text("{}")
     with pytest.raises(RunError, match=r"index.json names no format.*, and run rote index build again"):
+        rote.index.count(damaged, "Alice")
+
+
+def test_an_index_without_its_last_shard_is_refused(built: dict[str, StoredIndex], tmp_path: Path) -> None:
+    """Its counts would be too low."""
+    damaged, last = tmp_path / "damaged", built["bytes"].index.shards - 1
+    shutil.copytree(built["bytes"].folder, damaged)
+    for path in damaged.glob(f"*.{last}"):
+        path.unlink()
+    with pytest.raises(RunError, match=r"not those that its index.json lists\. Copy the whole index again"):
         rote.index.count(damaged, "Alice")
 
 

@@ -58,7 +58,8 @@ def find(found: Finds, asked: Asked) -> None:
     out = Console(highlight=False)
     print_lines(out, [f"It stands in the corpus {_often(found.count)}."], style="bold")
     if len(found.places) < found.count:
-        print_lines(out, [f"The first {len(found.places)} places, in the order of the corpus:"])
+        shown = "place" if len(found.places) == 1 else f"{len(found.places)} places"
+        print_lines(out, [f"The first {shown}, in the order of the corpus:"])
     for place in found.places:
         print_lines(out, ["", *_lines(place, found.unit)])
     print_lines(out, [""] if found.places else [])

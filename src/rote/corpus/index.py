@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,7 +95,7 @@ class CorpusIndex:
         object.__setattr__(self, "parts", list(_shards(self.folder, self.width)))
         counts = [len(shard.offsets) for shard in self.parts]
         object.__setattr__(self, "first", [0, *np.cumsum(counts).tolist()])
-        object.__setattr__(self, "engine", _engine(self.folder, self.width))
+        object.__setattr__(self, "engine", _engine(self.folder, self.width, len(self.parts)))
 
     @property
     def shards(self) -> int:
@@ -260,7 +261,7 @@ class CorpusIndex:
         try:
             said = json.loads(bytes(text[int(offsets[own]) : end]))
             return str(said["metadata"].get("id") or f"{said['path']}, line {said['linenum'] + 1}")
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, LookupError, TypeError, AttributeError):
             return f"document {number}"
 
     # --- what they share
@@ -345,9 +346,9 @@ def _shards(folder: Path, width: Width) -> Iterator[Shard]:
         for needed in (offsets, table):
             if not needed.is_file():
                 raise InputError(f"{needed} is missing: the index is not whole. Copy all of it, or build it again.")
-        size, entries = tokens.stat().st_size, table.stat().st_size
+        size, entries, starts = (each.stat().st_size for each in (tokens, table, offsets))
         count = size // width
-        if size % width or not count or entries % count or not 1 <= entries // count <= 8 or offsets.stat().st_size % 8:
+        if size % width or not count or entries % count or not 1 <= entries // count <= 8 or starts % 8 or not starts:
             raise InputError(
                 f"{tokens} and {table.name} do not fit together as tokens of {width} bytes: they are cut short, or the "
                 f"tokenizer is another. Copy the whole index again, or give its {argument('tokenizer')}."
@@ -359,8 +360,10 @@ def _shards(folder: Path, width: Width) -> Iterator[Shard]:
             width,
             _names(folder, number),
         )
-        begins = np.asarray(shard.offsets[:1000]).astype(np.int64) // width
-        if (shard.tokens[begins] != 256**width - 1).any():
+        begins = np.asarray(shard.offsets[:1000])
+        if begins[0] != 0 or (begins[1:] <= begins[:-1]).any() or (begins >= size).any():
+            raise InputError(f"{offsets} does not fit {tokens.name}. Copy the whole index again, or build it again.")
+        if (shard.tokens[begins.astype(np.int64) // width] != 256**width - 1).any():
             raise InputError(
                 f"{tokens} has no separator of {width} bytes before its documents, so its tokens have another width. "
                 f"Give the {argument('tokenizer')} that it was made with."
@@ -370,26 +373,32 @@ def _shards(folder: Path, width: Width) -> Iterator[Shard]:
 
 def _names(folder: Path, number: int) -> tuple[NDArray[np.uint8], NDArray[np.uint64]] | None:
     text, offsets = (folder / f"{name}.{number}" for name in ("metadata", "metaoff"))
-    if not (text.is_file() and offsets.is_file() and offsets.stat().st_size and text.stat().st_size):
+    sizes = [each.stat().st_size if each.is_file() else 0 for each in (text, offsets)]
+    if not all(sizes) or sizes[1] % 8:
         return None
     return np.memmap(text, dtype=np.uint8, mode="r"), np.memmap(offsets, dtype="<u8", mode="r")
 
 
-def _engine(folder: Path, width: Width) -> Any:
+def _engine(folder: Path, width: Width, shards: int) -> Any:
     try:
         from infini_gram.engine import InfiniGramEngine
     except ImportError as error:
         raise RoteError(MISSING) from error
     separator = 256**width - 1
-    # The engine takes every file with "table" or the like anywhere in its path for one of its own, and crashes where a
-    # folder is called so. It maps all files at once; until then the folder has a name without any words in it.
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        place = f"/proc/self/fd/{held}"
-        # The two ids matter to what is not used here; they must be below the separator.
-        return InfiniGramEngine(place, eos_token_id=0, vocab_size=separator, version=4, token_dtype=f"u{8 * width}")
-    finally:
-        os.close(held)
+    # The engine takes every file with "table" or the like anywhere in its path for one of its own, and shards in the
+    # order of the alphabet, table.10 before table.2. So it is given links to what it needs, in a folder whose name has
+    # no words in it, with numbers of one length. It maps all files at once, and needs the links no longer.
+    with tempfile.TemporaryDirectory() as links:
+        for number in range(shards):
+            for name in ("tokenized", "offset", "table"):
+                (Path(links) / f"{name}.{number:08}").symlink_to((folder / f"{name}.{number}").resolve())
+        held = os.open(links, os.O_RDONLY)
+        try:
+            place = f"/proc/self/fd/{held}"
+            # The two ids matter to what is not used here; they must be below the separator.
+            return InfiniGramEngine(place, eos_token_id=0, vocab_size=separator, version=4, token_dtype=f"u{8 * width}")
+        finally:
+            os.close(held)
 
 
 MISSING = "searching a corpus needs the package infini-gram (Linux, x86): pip install 'rote[index]'."

@@ -128,6 +128,9 @@ def open_index(folder: str | Path, tokenizer: str | None = None) -> StoredIndex:
         if tokenizer == "bytes":
             raise InputError(f"the index {folder} is one of tokens; leave {argument('tokenizer', tokenizer)} out.")
         index = CorpusIndex(path, manifest.unit, manifest.width, manifest.vocabulary)
+        found = [(len(shard.offsets), len(shard.tokens) - len(shard.offsets)) for shard in index.parts]
+        if found != [(shard.documents, shard.tokens) for shard in manifest.shards]:
+            raise RunError(f"the files in {folder} are not those that its {INDEX} lists. Copy the whole index again.")
         return StoredIndex(path, index, manifest, tokenizer or manifest.model, manifest.tokenizer)
     if not (path / "tokenized.0").is_file():
         raise InputError(f"{folder} holds no index: it has no {INDEX} and no tokenized.0. Give the folder of an index.")

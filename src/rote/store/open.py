@@ -35,6 +35,8 @@ def kind_of(folder: str | Path) -> Holding:
             f"{folder} holds an index of a corpus, which has no scores. Ask it with rote index count, find, next or "
             "trace."
         )
+    if (path / "bench.json").is_file():
+        raise RunError(f"{folder} holds a benchmark, which has no scores. Look at it with rote bench inspect.")
     if any(path.glob("prefix-*/manifest.json")):
         raise RunError(f"{folder} holds a sweep that is unfinished; run the same rote sweep again to finish it.")
     if not (path / "manifest.json").is_file():

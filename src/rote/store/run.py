@@ -340,9 +340,8 @@ def begin(folder: Path, manifest: Manifest, *, content: Mapping[str, bytes]) -> 
 
 def _refuse_foreign(folder: Path, content: Mapping[str, bytes]) -> None:
     """A folder without a manifest may hold a run's very beginning, but nothing that the run would take over."""
-    taken_over = [
-        folder / name for name in ("summary.json", "report.html", "variants.json", "outputs.json", SEAL, ASIDE)
-    ]
+    names = ("summary.json", "report.html", "variants.json", "outputs.json", SEAL, ASIDE)
+    taken_over = [folder / name for name in (*names, "index.json", "tokenized.0", "bench.json")]
     taken_over += [*shards_in(folder), *stages_in(folder)]
     foreign = [path for path in taken_over if path.exists()]
     for name, data in content.items():

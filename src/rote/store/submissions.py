@@ -125,7 +125,7 @@ class StoredScore:
 
 
 def write_score(folder: Path, result: ScoreResult) -> None:
-    for name in ("manifest.json", "comparison.json", "sweep.json", "bench.json"):
+    for name in ("manifest.json", "comparison.json", "sweep.json", "bench.json", "index.json", "tokenized.0"):
         if (folder / name).exists():
             raise RunError(f"{folder} holds other results ({name}); choose another {argument('out')} for the score.")
     make_folder(folder)

@@ -277,6 +277,10 @@ def test_it_is_not_written_over_something_else(several: tuple[Path, ScoreResult]
     root, _ = several
     with pytest.raises(RunError, match=r"holds other results \(manifest\.json\); choose another out"):
         rote.bench.score(EXAMPLE, answers=ANSWERS, out=root / "ours 2")
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index/index.json").touch()
+    with pytest.raises(RunError, match=r"holds other results \(index\.json\); choose another out"):
+        rote.bench.score(EXAMPLE, answers=ANSWERS, out=tmp_path / "index")
     (tmp_path / "score").mkdir()
     shutil.copytree(root / "score", tmp_path / "score", dirs_exist_ok=True)
     changed = tmp_path / "score/score.json"
