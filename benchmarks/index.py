@@ -33,8 +33,9 @@ from typing import Any
 
 import numpy as np
 
-from rote.corpus.index import CorpusIndex, Width
+from rote.corpus.index import CorpusIndex
 from rote.corpus.readings import Reader
+from rote.corpus.shards import Width
 from rote.jobs.index.places import shown
 from rote.models.tokenizer import load_tokenizer
 from rote.store.index import StoredIndex, sort_tokens, write_tokens

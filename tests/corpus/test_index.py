@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rote.corpus.index import CorpusIndex, Place, Width, numbers_of, width_of
+from rote.corpus.index import CorpusIndex, Place
+from rote.corpus.shards import Width, numbers_of, width_of
 from rote.errors import InputError
 from rote.store.index import sort_tokens, write_tokens
 from tests.cases import cases

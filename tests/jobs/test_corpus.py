@@ -187,6 +187,23 @@ def test_what_does_not_go_together_is_refused(
     indices["bytes"].require_tokenizer("m", "00")
 
 
+def test_counts_are_no_part_of_what_the_examples_are(
+    bundled: Any, indices: dict[str, StoredIndex], documents: dict[str, str], tmp_path: Path
+) -> None:
+    """So runs over the same examples are compared, counted or not."""
+    ids = Reader(bundled.tokenizer).ids(documents["alice"])
+    examples = [
+        Example(f"e{at}", tuple(ids[at : at + 10]), tuple(ids[at + 10 : at + 20]), metadata={"repetitions": at})
+        for at in (0, 50)
+    ]
+    runs = [
+        rote.score(bundled, examples, index=index, out=tmp_path / name)
+        for name, index in (("plain", None), ("tokens", indices["tokens"]), ("bytes", indices["bytes"]))
+    ]
+    assert len({run.manifest.source.sha256 for run in runs}) == 1
+    assert rote.compare(runs).result.common_examples == 2
+
+
 def test_no_more_greedy_outputs_than_said(
     bundled: Any, indices: dict[str, StoredIndex], gatsby: str, tmp_path: Path
 ) -> None:

@@ -445,7 +445,7 @@ def test_asking_with_another_tokenizer_is_refused(
 ) -> None:
     folder, count = built["tokens"].folder, rote.index.count
     assert count(folder, "very tired", tokenizer=str(tiny_folder)).count == 4
-    with pytest.raises(InputError, match=r"is not the one that this was made with\. Say where that is with tokenizer"):
+    with pytest.raises(InputError, match=r"is no longer the one that this was made with\. Say where that is with tokenizer"):
         count(folder, "very tired", tokenizer=str(words_folder))
     with pytest.raises(InputError, match=r"needs the tokenizer it was made with: .*nowhere"):
         count(folder, "very tired", tokenizer="./nowhere")
@@ -705,3 +705,16 @@ def test_a_generation_is_traced_to_its_book(bundled: Any, alice: str, gatsby: st
     assert other.tokens > 1000
     assert 3 <= other.longest <= 8, "of the whole book, too"
     assert (other.spans, other.covered) == ([], 0)
+
+
+def test_a_finished_index_is_held_against_what_was_built(tmp_path: Path) -> None:
+    corpus = corpora.write_jsonl(tmp_path / "corpus.jsonl", [{"id": "a", "text": "one two three one two"}])
+    rote.index.build(corpus, out=tmp_path / "index")
+    rote.index.build(corpus, out=tmp_path / "index")
+    for name in ("table.0", "tokenized.0"):
+        path = tmp_path / "index" / name
+        content = path.read_bytes()
+        path.write_bytes(content[:-2] + content[:2])
+        with pytest.raises(RunError, match=f"{name} is gone, or was changed"):
+            rote.index.build(corpus, out=tmp_path / "index")
+        path.write_bytes(content)

@@ -66,8 +66,8 @@ def read_ids(path: Path, vocabulary: int | None = None) -> Ids:
         raise InputError(f"{path} is a folder. Give one .npy file.") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{path} is not an .npy file of numbers: {error}. Save it with numpy.save.") from None
+    except (ValueError, EOFError):
+        raise InputError(f"{path} is not an .npy file of numbers. Save it with numpy.save.") from None
     if not isinstance(found, np.ndarray):
         found.close()
         raise InputError(f"{path} holds several arrays. Save one, with numpy.save.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,10 +20,10 @@ from rote.models.base import GeneratingModel, ScoringModel, TokenModel
 from rote.options import Option
 from rote.progress import Progress
 from rote.scheme import GREEDY
-from rote.store.files import FORMAT
+from rote.store.files import FORMAT, digest
 from rote.store.index import StoredIndex, open_index
 from rote.store.outputs import IndexUse, LookedUp, Outputs
-from rote.store.run import add_found
+from rote.store.run import StoredExample, add_found
 from rote.tokens import Example
 
 IndexIf = Annotated[
@@ -81,6 +82,20 @@ class Counting:
             counted.append(replace(example, metadata=metadata))
             tell("counted", done, len(given))
         return counted
+
+
+def stated(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What an example said before it was counted: examples are the same ones, whatever they were counted in."""
+    own = {name: value for name, value in metadata.items() if name not in ("repetitions", "suffix_repetitions")}
+    before = own.pop("stated_repetitions", None)
+    return own if before is None else {**own, "repetitions": before}
+
+
+def told_apart(examples: Sequence[Example | StoredExample], counted: bool) -> str:
+    """The SHA-256 that score runs know their examples by: ids, tokens, and what they said, `counted` or not."""
+    said = [stated(e.metadata) if counted else dict(e.metadata) for e in examples]
+    ids = [[e.id, list(e.prefix), list(e.suffix), own] for e, own in zip(examples, said, strict=True)]
+    return digest(json.dumps(ids, sort_keys=True))
 
 
 def counting(

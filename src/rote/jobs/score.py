@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from rote.corpus.chat import template_of
 from rote.corpus.formats import Examples, as_examples
 from rote.errors import InputError
 from rote.extraction.near.options import NearIf
-from rote.jobs.corpus import IndexIf, IndexTokenizerIf, counting
+from rote.jobs.corpus import IndexIf, IndexTokenizerIf, counting, told_apart
 from rote.jobs.engine import Job, check_job, complete, manifest_of, resumable, run_folder
 from rote.jobs.open import Run
 from rote.models.base import ScoringModel
@@ -89,11 +88,10 @@ def score_examples(
     if tokenizer is not None:
         ends = decoded_ends(tokenizer, [(e.suffix, one.suffix_text) for e, one in zip(examples, stored, strict=True)])
         job = replace(job, examples=[replace(e, token_ends=end) for e, end in zip(examples, ends, strict=True)])
-    ids = json.dumps([[e.id, e.prefix, e.suffix, dict(e.metadata)] for e in examples], sort_keys=True)
     ways = Counter(example.tokenised for example in examples)
     source = Source(
         name=name,
-        sha256=digest(ids),
+        sha256=told_apart(examples, job.counting is not None),
         text_sha256=digest(lines.decode("utf-8", "surrogatepass")),
         examples=len(examples),
         apart=ways["apart"] if ways["apart"] or ways["together"] else None,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rote.analysis.consistency import row_problems, scan_problems, score_problems, stage_problems
 from rote.errors import InputError, RoteError, RunError, argument, counted
+from rote.jobs.corpus import told_apart
 from rote.jobs.evidence import Evidence
 from rote.jobs.open import Run
 from rote.jobs.rescore import rescored
@@ -19,7 +20,7 @@ from rote.models.base import ScoringModel, TokenModel
 from rote.options import Option, folder_of, require_flag, require_kind, require_whole, typed_path
 from rote.progress import Progress, quiet
 from rote.report.text.verification import verdict
-from rote.store.files import FORMAT, digest, now, plain, read_json
+from rote.store.files import FORMAT, now, plain, read_json
 from rote.store.manifest import made_with
 from rote.store.open import path_of
 from rote.store.run import StoredRun
@@ -146,9 +147,8 @@ def _source(run: Run) -> Finding:
     if run.manifest.kind == "scan":
         told = f"the text is the one that the manifest names, {len(run.texts.text or ''):,} characters"
         return _finding("text", None, told)
-    ids = json.dumps([[e.id, e.prefix, e.suffix, e.metadata] for e in run.examples], sort_keys=True)
     problem = None
-    if digest(ids) != run.manifest.source.sha256:
+    if told_apart(run.examples, run.manifest.index is not None) != run.manifest.source.sha256:
         problem = "the tokens of examples.jsonl are not those that the manifest names"
     elif len(run.examples) != run.manifest.source.examples:
         problem = f"examples.jsonl holds {len(run.examples)} examples, the manifest says {run.manifest.source.examples}"

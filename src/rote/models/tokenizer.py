@@ -33,5 +33,5 @@ def load_tokenizer(
     except Exception as error:  # whatever a missing or damaged file makes transformers and tokenizers raise
         raise ModelError(f"the tokenizer of {name} is not on this machine, or cannot be read.") from error
     if expected is not None and tokenizer_hash(tokenizer) != expected:
-        raise ModelError(f"the tokenizer of {name} is not the one that this was made with.")
+        raise ModelError(f"the tokenizer of {name} is no longer the one that this was made with.")
     return tokenizer

@@ -16,12 +16,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rote.corpus.index import MISSING, CorpusIndex, Unit, Width, numbers_of, width_of
+from rote.corpus.index import CorpusIndex, Unit
 from rote.corpus.readings import Reader
+from rote.corpus.shards import MISSING, Width, numbers_of, width_of
 from rote.errors import InputError, ModelError, RoteError, RunError, argument
 from rote.models.fingerprint import tokenizer_hash
 from rote.models.tokenizer import load_tokenizer
 from rote.store.files import FORMAT, pretty, read_declared, whole_file, write_whole
+from rote.store.seal import hash_of
 
 INDEX = "index.json"
 MEMORY = {1: 20, 2: 12, 4: 12}
@@ -32,11 +34,12 @@ AGAIN = "Delete the folder, and run rote index build again."
 
 @dataclass(frozen=True, kw_only=True)
 class IndexedShard:
-    """What is in a shard; `sha256` is that of its token file."""
+    """What is in a shard; `sha256` is that of its token file, `table` that of its table, once there is one."""
 
     documents: int
     tokens: int
     sha256: str
+    table: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +211,7 @@ def write_tokens(
     return IndexedShard(documents=count, tokens=size // width - count, sha256=hashed.hexdigest())
 
 
-def sort_tokens(folder: Path, number: int, width: Width, shard: IndexedShard) -> None:
+def sort_tokens(folder: Path, number: int, width: Width, shard: IndexedShard) -> IndexedShard:
     """The table of a shard, by infini-gram's builder; then the shard is finished.
 
     The builder sorts by the bytes of tokens. For tokens of four bytes it would keep a count of each of 2**32 ids, in 34
@@ -244,7 +247,9 @@ def sort_tokens(folder: Path, number: int, width: Width, shard: IndexedShard) ->
             made.replace(folder / f"table.{number}")
         else:
             _keep_whole_tokens(made, folder / f"table.{number}", entry, width)
-    write_whole(_facts(folder, number), pretty(_Facts(format=FORMAT, shard=shard)))
+    sorted_shard = replace(shard, table=hash_of(folder / f"table.{number}"))
+    write_whole(_facts(folder, number), pretty(_Facts(format=FORMAT, shard=sorted_shard)))
+    return sorted_shard
 
 
 def _keep_whole_tokens(made: Path, table: Path, entry: int, width: int) -> None:
@@ -253,6 +258,15 @@ def _keep_whole_tokens(made: Path, table: Path, entry: int, width: int) -> None:
         for first in range(0, len(places), 1 << 22):
             block = places[first : first + (1 << 22)]
             out.write(block[block[:, 0] % width == 0].tobytes())
+
+
+def refuse_changed(folder: Path, shards: Sequence[IndexedShard]) -> None:
+    """Raise a RunError where tokens or a table are not what they were when the index was built."""
+    for number, shard in enumerate(shards):
+        for name, expected in ((f"tokenized.{number}", shard.sha256), (f"table.{number}", shard.table)):
+            path = folder / name
+            if not path.is_file() or hash_of(path) != expected:
+                raise RunError(f"{path} is gone, or was changed after the index was built. {AGAIN}")
 
 
 def clear_away(folder: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from rote.corpus.documents import Corpus, Document, open_corpus
-from rote.corpus.index import width_of
 from rote.corpus.readings import Reader
+from rote.corpus.shards import width_of
 from rote.errors import InputError, RunError, argument, counted
 from rote.models.fingerprint import tokenizer_hash
 from rote.models.tokenizer import load_tokenizer
@@ -56,7 +56,8 @@ def build(
 
     Documents are tokenised by the `tokenizer` of a model, without special tokens, and searched token by token; or, with
     `bytes`, as UTF-8. `ids` names where token ids stand in a corpus that is tokenised already, such as the rows that
-    were fed to a model. The files are those of infini-gram, so that its own tools can read them.
+    were fed to a model. The files are those of infini-gram, so that its own tools can read them. A finished index is
+    held against the hashes that it was built with.
     """
     tell, folder = progress or quiet, folder_of(out)
     require_flag("bytes", bytes)
@@ -70,6 +71,8 @@ def build(
     with locked(folder), stopping(lambda: _left(folder)):
         manifest = _begin(folder, _manifest(plan, name, revision, memory), memory)
         files.clear_away(folder)
+        if manifest.shards is not None:
+            files.refuse_changed(folder, manifest.shards)
         shards = manifest.shards or _complete(folder, manifest, plan, tell)
         if manifest.shards is None:
             files.close(folder, manifest, shards)
@@ -166,8 +169,7 @@ def _complete(folder: Path, manifest: files.IndexManifest, plan: _Plan, tell: Pr
     while done < total:
         shard = files.write_tokens(folder, len(shards), documents, manifest.width, manifest.shard_bytes)
         tell("sorted", len(shards), len(shards) + 1)
-        files.sort_tokens(folder, len(shards), manifest.width, shard)
-        shards.append(shard)
+        shards.append(files.sort_tokens(folder, len(shards), manifest.width, shard))
         done += shard.documents
         tell("sorted", len(shards), len(shards) + (done < total))
     return shards

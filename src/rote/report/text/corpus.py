@@ -78,8 +78,10 @@ def corpus_section(run: Finished) -> dict[str, Any] | None:
     found = run.summary.corpus
     if found is None:
         return None
+    use = run.manifest.index
     return {
         "note": corpus_sentence(run),
+        "unit": "tokens" if use is None else use.unit,
         "caption": "Outputs that are not the suffix, those that stand in the corpus as a whole first, then by the "
         "length of the longest part that does. The excerpt is from the first document that has it.",
         "rows": [_row(each) for each in found.listed],
