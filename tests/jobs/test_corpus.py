@@ -204,6 +204,17 @@ def test_counts_are_no_part_of_what_the_examples_are(
     assert rote.compare(runs).result.common_examples == 2
 
 
+def test_an_example_without_a_prefix_is_written_on_from_bos(
+    bundled: Any, indices: dict[str, StoredIndex], documents: dict[str, str], tmp_path: Path
+) -> None:
+    """BOS may well be token 0."""
+    assert bundled.bos_id == 0
+    suffix = tuple(Reader(bundled.tokenizer).ids(documents["gatsby"])[5:10])
+    run = rote.score(bundled, [Example("e", (), suffix)], index=indices["tokens"], out=tmp_path / "run")
+    assert run.outputs is not None
+    assert run.outputs.greedy == 1
+
+
 def test_no_more_greedy_outputs_than_said(
     bundled: Any, indices: dict[str, StoredIndex], gatsby: str, tmp_path: Path
 ) -> None:

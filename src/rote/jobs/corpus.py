@@ -147,7 +147,8 @@ def _greedy(run: Run, model: ScoringModel, tell: Progress) -> Iterator[tuple[dic
         return
     chosen = rows[[i * rows.height // GENERATED for i in range(GENERATED)]].unique("example_id", maintain_order=True)
     for done, example in enumerate(run.cut(chosen, model.tokenizer), 1):
-        if not any(token in model.eos_ids for token in example.suffix[:-1]) and (example.prefix or model.bos_id):
+        begins = bool(example.prefix) or model.bos_id is not None
+        if begins and not any(token in model.eos_ids for token in example.suffix[:-1]):
             (output,) = generations(model, example, GREEDY, samples=1, seed=0)
             if output != example.suffix:
                 yield {"example_id": example.id, "kind": "greedy", "candidate": None, "distance": None}, list(output)
