@@ -24,7 +24,7 @@ MEMBERS_ARE_HIGHER = {
     "reference": True,
     "recall": True,
     **{f"min_k_{share}": True for share in SHARES},
-    **{f"min_k_plus_{share}": True for share in SHARES},
+    **{f"min_k_plus_plus_{share}": True for share in SHARES},
 }
 """What a model has seen costs it less, most of all at its worst tokens, and less than it costs a model that has not;
 what it has not seen costs as much in lower case; and a prefix that was not seen costs most where the text was."""
@@ -93,7 +93,7 @@ def windows(count: int, window: int, stride: int) -> list[range]:
 
 
 def read(
-    logits: Logits, tokens: Sequence[int], *, bos: int | None, window: int, stride: int, prefix: Sequence[int] = (),
+    logits: Logits, tokens: Sequence[int], *, bos: int | None, window: int, stride: int, prefix: Sequence[int] = ()
 ) -> list[Token]:  # fmt: skip
     """Each scored token, in order: all, but for the first where no BOS stands before it, prefixed or not."""
     before = ([] if bos is None else [bos]) + list(prefix)
@@ -135,30 +135,31 @@ def compressed(text: str) -> int:
     return len(zlib.compress(text.encode("utf-8")))
 
 
+def read_text(text: str, reader: Reader, prefix: Sequence[int] = ()) -> list[Token]:
+    ids = tokens_of(text, reader.tokenizer)
+    return read(reader.logits, ids, bos=reader.bos, window=reader.window, stride=reader.stride, prefix=prefix)
+
+
 def scores(
     text: str,
-    model: Reader,
+    own: Sequence[Token],
     *,
-    reference: Reader | None = None,
-    prefix: Sequence[int] | None = None,
-    prefixed: Reader | None = None,
+    lowercase: Sequence[Token] | None = None,
+    reference: Sequence[Token] | None = None,
+    prefixed: Sequence[Token] | None = None,
 ) -> dict[str, float]:
-    """Every score that there is something to compute it from. `prefixed`: the model with the windows after a prefix."""
-
-    def with_model(reader: Reader, text: str, prefix: Sequence[int] = ()) -> list[Token]:
-        ids = tokens_of(text, reader.tokenizer)
-        return read(
-            reader.logits, ids, bos=reader.bos, window=reader.window, stride=reader.stride, prefix=prefix
-        )  # fmt: skip
-
-    own = with_model(model, text)
-    found = {"loss": loss(own), "perplexity": math.exp(loss(own)), "zlib": loss(own) / compressed(text)}
-    found["lowercase"] = ratio(loss(own), loss(with_model(model, text.lower())))
+    """Every score that there is something to compute it from. `prefixed`: the same tokens, after the prefix."""
+    found = {"loss": loss(own), "zlib": loss(own) / compressed(text)}
+    if loss(own) < 709:  # beyond, no float64 is large enough
+        found["perplexity"] = math.exp(loss(own))
     for share in SHARES:
         found[f"min_k_{share}"] = mean_of_smallest([each.log_prob for each in own], share)
-        found[f"min_k_plus_{share}"] = mean_of_smallest([each.z for each in own], share)
+        found[f"min_k_plus_plus_{share}"] = mean_of_smallest([each.z for each in own], share)
+    if lowercase is not None:
+        found["lowercase"] = ratio(loss(own), loss(lowercase))
     if reference is not None:
-        found["reference"] = -loss(own) - -loss(with_model(reference, text))
-    if prefix is not None:
-        found["recall"] = ratio(loss(with_model(prefixed or model, text, prefix)), loss(own))
+        found["reference"] = -loss(own) - -loss(reference)
+    if prefixed is not None:
+        assert len(prefixed) == len(own)
+        found["recall"] = ratio(loss(prefixed), loss(own))
     return found
