@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def reads(draw: st.DrawFn, tokens: int | None = None) -> TextRead:
     return TextRead(np.array(drawn[0], dtype=np.float32), np.array(drawn[1], dtype=np.float32), count)
 
 
-def of(log_probs: Sequence[float], z_scores: Sequence[float] | None = None) -> TextRead:
+def of(log_probs: Any, z_scores: Any = None) -> TextRead:
     z = log_probs if z_scores is None else z_scores
     return TextRead(np.array(log_probs, dtype=np.float32), np.array(z, dtype=np.float32), len(log_probs))
 
