@@ -153,8 +153,11 @@ class _Reader(Passes[tuple[Floats, Floats]]):
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             yield log_probs[start:end], z_scores[start:end]
 
+    def called(self, example: Example) -> str:
+        return self.names[id(example)]
+
     def refuse(self, example: Example, token: int) -> ModelError:
         return ModelError(
-            f"the model gives token {int(example.id) + token} of {self.names[id(example)]} no probability: its logits "
+            f"the model gives token {int(example.id) + token} of {self.called(example)} no probability: its logits "
             f"are NaN or infinite there, so there is no mean. {MEND}"
         )
