@@ -23,6 +23,9 @@ from rote.options import BatchSize, require_whole
 from rote.progress import Progress, quiet
 from rote.tokens import Example
 
+CACHE = 1 << 18
+"""Bytes of logits that a processor looks at at once: ten sums over them stay in its cache, several times faster."""
+
 FLOOR = -104.0
 """What lies so far below the likeliest token, in nats, has no probability that float32 can hold."""
 
@@ -114,11 +117,11 @@ def expected(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor,
     values = logits.float()
     values = values - values.amax(-1, keepdim=True)
     own = values.gather(1, targets[:, None])
-    values = values.clamp(min=FLOOR)  # a probability of 0 times minus infinity is 0
+    values = values.clamp_(min=FLOOR)  # a probability of 0 times minus infinity is 0
     weights = values.exp()
     total = weights.sum(-1, keepdim=True)
     mean = (weights * values).sum(-1, keepdim=True) / total
-    variance = (weights * (values - mean).square()).sum(-1, keepdim=True) / total
+    variance = values.sub_(mean).square_().mul_(weights).sum(-1, keepdim=True) / total
     z_scores = torch.where(variance > 0, (own - mean) / variance.sqrt(), 0.0)
     return (own - total.log()).squeeze(1), z_scores.squeeze(1)
 
@@ -140,7 +143,11 @@ class _Reader(Passes[tuple[Floats, Floats]]):
         self.expected = _compiled() if model.compiled else expected
 
     def measure(self, logits: torch.Tensor, targets: torch.Tensor) -> Sequence[torch.Tensor]:
-        return self.expected(logits, targets)
+        if logits.device.type != "cpu":
+            return self.expected(logits, targets)
+        rows = max(1, CACHE // (4 * logits.shape[1]))
+        parts = [self.expected(*part) for part in zip(logits.split(rows), targets.split(rows), strict=True)]
+        return [torch.cat(part) for part in zip(*parts, strict=True)]
 
     def bad(self, arrays: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
         numbers: NDArray[np.bool_] = np.isfinite(arrays[0]) & np.isfinite(arrays[1])
