@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
+import re
+from calendar import isleap
 from dataclasses import dataclass
+
+from rote.errors import InputError
+
+_DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,3 +25,16 @@ class LabelledText:
     group: str | None = None
     date: str | None = None
     repetitions: int | None = None
+
+
+def year_of(date: str) -> float:
+    """A date, YYYY, YYYY-MM or YYYY-MM-DD, as a year with the part of it that has passed: 2023-07 is about 2023.5."""
+    parts = _DATE.fullmatch(date)
+    try:
+        if parts is None:
+            raise ValueError
+        day = datetime.date(int(parts[1]), int(parts[2] or 1), int(parts[3] or 1))
+    except ValueError:
+        raise InputError(f"{date!r} is no date; write YYYY, YYYY-MM or YYYY-MM-DD.") from None
+    start = datetime.date(day.year, 1, 1)
+    return day.year + (day - start).days / (366 if isleap(day.year) else 365)
