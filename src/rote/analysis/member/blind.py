@@ -1,8 +1,9 @@
 """What tells members from non-members without any model: words, runs of characters, lengths and dates.
 
-A logistic regression on TF-IDF of words and pairs of words, on TF-IDF of runs of 2 to 4 characters, and on numbers of the
-text: lengths, what zlib makes of it, shares of kinds of characters, its date. Which terms there are, how they weigh, means
-and deviations all follow from the texts it is fitted on alone; what is counted in each text before that depends on no other.
+A logistic regression on TF-IDF of words and pairs of words, on TF-IDF of runs of 2 to 4 characters, and on numbers of
+the text: lengths, what zlib makes of it, shares of kinds of characters, its date. Which terms there are, how they
+weigh, means and deviations all follow from the texts it is fitted on alone; what is counted in each text before that
+depends on no other.
 """
 
 from __future__ import annotations
@@ -97,11 +98,9 @@ def features(texts: Sequence[str], dates: Sequence[str | None]) -> Features:
         terms.append(Terms(kind, counts.tocsr(), counter.get_feature_names_out()))
     columns = {name: [number(text) for text in texts] for name, number in NUMBERS.items()}
     years = [None if date is None else year_of(date) for date in dates]
-    known = [year for year in years if year is not None]
     words = ["words and pairs of words", "runs of 2 to 4 characters", "lengths", "shares of kinds of characters"]
-    if known:
-        middle = float(np.median(known))
-        columns["year"] = [middle if year is None else year for year in years]
+    if any(year is not None for year in years):
+        columns["year"] = [math.nan if year is None else year for year in years]
         columns["no date"] = [float(year is None) for year in years]
         words.append("dates")
     return Features(terms, np.array(list(columns.values())).T.reshape(len(texts), -1), list(columns), words)
@@ -146,8 +145,11 @@ def named(features: Features, member: Bools) -> tuple[list[str], list[str]]:
 
 
 def _standardised(numbers: Floats, on: Ints) -> tuple[Floats, Ints]:
-    """Numbers by mean and deviation of the texts `on`, and which columns vary there."""
-    mean, deviation = numbers[on].mean(0), numbers[on].std(0)
+    """Numbers by mean and deviation of the texts `on`, and which columns vary there; a missing one is the mean."""
+    there = ~np.isnan(numbers[on])
+    mean = np.where(there, numbers[on], 0.0).sum(0) / np.maximum(there.sum(0), 1)
+    numbers = np.where(np.isnan(numbers), mean, numbers)
+    deviation = numbers[on].std(0)
     kept = np.flatnonzero(deviation > 1e-9 * np.maximum(np.abs(mean), 1e-9))
     return np.clip((numbers[:, kept] - mean[kept]) / deviation[kept], -FAR, FAR), kept
 
