@@ -29,6 +29,9 @@ UNLIMITED = 2048
 FLOOR = -104.0
 """What lies so far below the likeliest token, in nats, has no probability that float32 can hold."""
 
+CACHE_BYTES = 1 << 20
+"""Of logits that are worked on at once on the CPU: five times faster than 32 MiB of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -178,6 +181,14 @@ def expected(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor,
     return (own - total.log()).squeeze(1), z_scores.squeeze(1)
 
 
+def few_rows(logits: torch.Tensor, targets: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """On the CPU few rows at a time: what is worked out of them several times over then stays in its cache."""
+    rows = len(targets)
+    if logits.device.type == "cpu":
+        rows = max(1, CACHE_BYTES // (4 * logits.shape[-1]))
+    yield from zip(logits.split(rows), targets.split(rows), strict=True)
+
+
 @cache
 def _compiled() -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     compiled: Any = torch.compile(expected)
@@ -195,7 +206,8 @@ class _Reader(Passes[tuple[Floats, Floats]]):
         self.expected = _compiled() if model.compiled else expected
 
     def measure(self, logits: torch.Tensor, targets: torch.Tensor) -> Sequence[torch.Tensor]:
-        return self.expected(logits, targets)
+        parts = zip(*(self.expected(*part) for part in few_rows(logits, targets)), strict=True)
+        return [torch.cat(part) for part in parts]
 
     def bad(self, arrays: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
         numbers: NDArray[np.bool_] = np.isfinite(arrays[0]) & np.isfinite(arrays[1])
