@@ -116,6 +116,10 @@ class Passes(ABC, Generic[Read]):
     def refuse(self, example: Example, token: int) -> ModelError:
         """What is said where token `token` of an example's suffix has no number."""
 
+    def called(self, example: Example) -> str:
+        """An example, for messages."""
+        return repr(example.id)
+
     def run(self, indices: NDArray[np.int64], stop_at: int | None, tell: Callable[[int], None]) -> dict[int, Read]:
         """Score these examples (their first `stop_at` suffix tokens, if given), longest batch-mates together."""
         done: dict[int, Read] = {}
@@ -189,8 +193,8 @@ class Passes(ABC, Generic[Read]):
             raise error
         if len(batch) == 1:
             raise ModelError(
-                f"out of memory with a single example in the batch ({self.examples[batch[0]].id!r}); use a smaller "
-                f"model, a 16-bit {argument('dtype')}, or {argument('device_map', 'auto')}."
+                f"out of memory with a single example in the batch ({self.called(self.examples[batch[0]])}); use a "
+                f"smaller model, a 16-bit {argument('dtype')}, or {argument('device_map', 'auto')}."
             ) from error
         self.rows = max(1, len(batch) // 2)
         if torch.cuda.is_available():

@@ -104,7 +104,7 @@ def scores_of(
 
     `prefixed` has read the same tokens after the prefix.
     """
-    loss = -read.mean
+    loss = 0.0 - read.mean  # not -0.0 where the model is certain
     scores = {
         "loss": loss,
         "perplexity": math.exp(min(loss, 709.0)),  # beyond, no float is large enough
