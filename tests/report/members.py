@@ -272,7 +272,7 @@ def _test(manifest: MemberManifest, rows: Sequence[Row], p: float, blind_p: floa
         splits=21,
         permutations=999,
         p=p,
-        p_values=[min(1.0, p / 2 * (0.5 + place / 20)) for place in range(21)],
+        p_values=[min(1.0, max(0.001, p / 2 * (0.5 + place / 20))) for place in range(21)],
         difference=0.83,
         weights={name: 0.1 * place for place, name in enumerate(manifest.scores[:5])},
         blind=blind_p,
