@@ -264,7 +264,7 @@ def _evaluation(manifest: MemberManifest, rows: Sequence[Row], blind: Confound) 
 
 def _test(manifest: MemberManifest, rows: Sequence[Row], p: float, blind_p: float, combined: int) -> DatasetTest:
     suspects = [row for row in rows if row["part"] == "texts" and row["label"] is not False]
-    held = [row for row in rows if row["part"] == "held_out" or row["label"] is False]
+    held = [row for row in rows if row["part"] == "held_out"] or [row for row in rows if row["label"] is False]
     return DatasetTest(
         suspects=len(suspects),
         held_out=len(held) - len(manifest.prefix),

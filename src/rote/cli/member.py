@@ -22,7 +22,7 @@ def member(found: Membership, asked: Asked) -> None:
 
 def print_member(found: Membership) -> None:
     """What membership scores came to: in words, table by table, and what they cost."""
-    from rote.report.text.member import blind_check, check, difference, facts, headline, lede
+    from rote.report.text.member import blind_check, check, difference, facts, headline, lede, sides
     from rote.report.text.membertables import areas, spread_table, thresholds
 
     out, summary = Console(highlight=False), found.summary
@@ -31,14 +31,16 @@ def print_member(found: Membership) -> None:
         print_lines(out, [sentence])
     evaluation, test = summary.evaluation, summary.test
     tables = (
-        [spread_table(summary)] if evaluation is None else [areas(evaluation), thresholds(evaluation, intervals=False)]
+        [spread_table(summary, whole=False)]
+        if evaluation is None
+        else [areas(evaluation), thresholds(evaluation, intervals=False)]
     )
     for table in tables:
         print_table(out, table.title, table.columns, table.rows)
         print_lines(out, [table.caption])
     if test is not None:
         print_lines(out, ["", "All texts together"], style="italic")
-        for sentence in (difference(test), check(test), blind_check(test)):
+        for sentence in (sides(found.manifest, summary), difference(test), check(test), blind_check(test)):
             print_lines(out, [sentence])
     print_lines(out, ["", *(f"{name.lower():<12}{value}" for name, value in facts(found.manifest, summary))])
     print_lines(out, [f"warning: {warning}" for warning in summary.warnings])

@@ -56,7 +56,9 @@ class Exported:
 
 
 def export(
-    folder: Annotated[Folder, Option("A finished run, a sweep, a comparison or a score.", metavar="DIR")],
+    folder: Annotated[
+        Folder, Option("A finished run, a sweep, a comparison, a score or a membership run.", metavar="DIR")
+    ],
     to: Annotated[Format, Option("What the other program reads.", "--to")],
     *,
     out: Annotated[
@@ -171,7 +173,7 @@ def _table(stored: Sweep | SavedComparison | BenchScore | Membership, scheme: st
         known = list(dict.fromkeys(table["scheme"]))
         return table.filter(pl.col("scheme").is_in(_schemes(folder, known, scheme)))
     if scheme != "all":
-        kind = {BenchScore: "score", Membership: "membership"}.get(type(stored), "comparison")
+        kind = {BenchScore: "score", Membership: "membership run"}.get(type(stored), "comparison")
         raise InputError(f"{folder} holds a {kind}: {argument('scheme')} does not apply to it; leave it out.")
     if isinstance(stored, BenchScore):
         return curve_rows(stored.result)

@@ -55,7 +55,7 @@ class DrawnFigures:
 def figures(
     folders: Annotated[
         Folder | Sequence[Folder],
-        Option("Finished runs, comparisons, sweeps, reconstructions or scores.", metavar="DIR"),
+        Option("Finished runs, comparisons, sweeps, reconstructions, scores or membership runs.", metavar="DIR"),
     ],
     *,
     format: Annotated[FileFormat, Option("Of the pictures.")] = "svg",
@@ -132,7 +132,7 @@ def _drawn(
 def _figures(stored: Handle, scheme: str | None) -> tuple[list[Figure], Mapping[str, str]]:
     """The figures of what a folder holds, and all that such a folder can have."""
     if scheme is not None and not isinstance(stored, Run):
-        kind = kind_of(stored.folder)
+        kind = "membership run" if isinstance(stored, Membership) else kind_of(stored.folder)
         raise InputError(f"{stored.folder} holds a {kind}: {argument('scheme')} does not apply to it; leave it out.")
     match stored:
         case SavedComparison():

@@ -20,7 +20,9 @@ from rote.store.reconstruction import StoredReconstruction
 
 
 def report(
-    folder: Annotated[Folder, Option("The folder of a finished run, reconstruction, sweep, comparison or score.")],
+    folder: Annotated[
+        Folder, Option("The folder of a finished run, reconstruction, sweep, comparison, score or membership run.")
+    ],
     *,
     progress: Progress | None = None,
 ) -> Path:

@@ -24,6 +24,7 @@ from rote.report.text.member import (
     headline,
     lede,
     scored,
+    sides,
     title_of,
     verdict,
     warnings,
@@ -73,8 +74,8 @@ def render_member(view: MemberView) -> str:
         warnings=list(warnings(summary)),
         provenance=facts(manifest, summary, keyed(view.seal, "seal/id")),
         evaluated=None if evaluation is None else _evaluated(evaluation),
-        test=None if test is None else _tested(test),
-        spreads=_laid_out(spread_table(summary)),
+        test=None if test is None else _tested(test, sides(manifest, summary)),
+        spreads=_laid_out(spread_table(summary, whole=True)),
         meanings=_laid_out(meanings(manifest)),
         texts=_texts(view, order, by, set(shaded)),
         shaded=[_shaded(view.rows, row, by) for row in shaded],
@@ -91,9 +92,9 @@ def _evaluated(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _tested(test: DatasetTest) -> dict[str, Any]:
+def _tested(test: DatasetTest, sides: str) -> dict[str, Any]:
     return {
-        "words": [verdict(test), difference(test), check(test), blind_check(test)],
+        "words": [verdict(test), f"{sides} {difference(test)}", check(test), blind_check(test)],
         "weights": _laid_out(weights(test)),
     }
 

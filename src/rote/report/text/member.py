@@ -15,7 +15,7 @@ ALPHA = 0.05
 
 OTHERS = {
     "combined": ("All together", "all scores, weighted as fits other texts best"),
-    "blind": ("Without a model", "words, character n-grams, lengths and dates alone"),
+    "blind": ("No model", "words, character n-grams, lengths and dates alone"),
     "random": ("Random", "each text is called a member with probability 1/2"),
     "majority": ("Majority", "all texts are called what most of them are"),
 }
@@ -83,7 +83,7 @@ def headline(summary: MemberSummary) -> str:
         )
     if test is not None:
         return (
-            f"Of {numbers.counted(test.suspects, 'text')} together against "
+            f"{numbers.counted(test.suspects, 'text')}, tested together against "
             f"{numbers.count(test.held_out)} held-out ones: p = {numbers.chance(test.p)}; without any model, "
             f"p = {numbers.chance(test.blind)}."
         )
@@ -216,14 +216,21 @@ def verdict(test: DatasetTest) -> str:
     )
 
 
+def sides(manifest: MemberManifest, summary: MemberSummary) -> str:
+    """Which texts are tested against which."""
+    held_out = manifest.held_out
+    others = "the non-members" if held_out is None else f"those of {numbers.name(held_out.name)}"
+    return f"The suspect texts are {'the members' if summary.members else 'all texts'}, the held-out ones {others}."
+
+
 def difference(test: DatasetTest) -> str:
     """How large it is, and what the p-value is a probability of."""
     return (
         f"Weighted by what tells them apart in one half, the scores of the other half of the "
-        f"{numbers.counted(test.suspects, 'suspect text')} lie {signed(test.difference)} deviations from those of the "
-        f"{numbers.count(test.held_out)} held-out ones: above, if positive; the median of {numbers.count(test.splits)} "
-        f"splits. If the suspect texts were as new to the model as the held-out ones, and of the same kind, a p-value "
-        f"as small as {numbers.chance(test.p)} would come up with at most that probability."
+        f"{numbers.counted(test.suspects, 'suspect text')} lie {signed(test.difference)} deviations above those of the "
+        f"{numbers.count(test.held_out)} held-out ones (the median of {numbers.count(test.splits)} splits). If the "
+        "suspect texts were as new to the model as the held-out ones, and of the same kind, a p-value as small as "
+        f"{numbers.chance(test.p)} would come up with at most that probability."
     )
 
 

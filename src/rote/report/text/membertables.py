@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rote.membership.scores import SCORES
 from rote.report.text import numbers
-from rote.report.text.member import OTHERS, area, between, scored, signed, title_of
+from rote.report.text.member import OTHERS, area, scored, signed, title_of
 from rote.store.member import DatasetTest, Evaluated, Evaluation, Measured, MemberManifest, MemberSummary
 
 NEEDS = {
@@ -41,7 +41,7 @@ def areas(evaluation: Evaluation) -> MemberTable:
     bound = any(row.auroc.bound for row in evaluation.rows)
     rows = [
         [
-            title_of(row.name), DIRECTION.get(str(row.name), ""), area(row.auroc.value), between(row.auroc.interval),
+            title_of(row.name), DIRECTION.get(str(row.name), ""), area(row.auroc.value), _between(row.auroc),
             *_over(row.over_blind),
         ]
         for row in evaluation.rows
@@ -58,6 +58,10 @@ def areas(evaluation: Evaluation) -> MemberTable:
         ),
         words=2,
     )
+
+
+def _between(measured: Measured) -> str:
+    return "–".join(map(area, measured.interval))
 
 
 def _over(measured: Measured | None) -> list[str]:
@@ -102,7 +106,7 @@ def _share(measured: Measured | None, *, intervals: bool) -> str:
     if measured is None:
         return numbers.MISSING
     shown = area(measured.value)
-    return f"{shown} ({between(measured.interval)})" if intervals else shown
+    return f"{shown} ({_between(measured)})" if intervals else shown
 
 
 def meanings(manifest: MemberManifest) -> MemberTable:
@@ -145,18 +149,22 @@ def kind_of(part: str, label: bool | None) -> str:
     return KINDS[str(part), label if part == "texts" else None]
 
 
-def spread_table(summary: MemberSummary) -> MemberTable:
-    """How each score lies over each kind of texts."""
+QUANTILES = ("5%", "25%", "median", "75%", "95%")
+
+
+def spread_table(summary: MemberSummary, *, whole: bool) -> MemberTable:
+    """How each score lies over each kind of texts. `whole`: with its mean and every quantile."""
+    step = 1 if whole else 2
     rows = [
         [
-            title_of(str(one.score)), kind_of(one.part, one.label), numbers.count(one.texts), scored(one.mean),
-            *map(scored, one.quantiles),
+            title_of(str(one.score)), kind_of(one.part, one.label), numbers.count(one.texts),
+            *([scored(one.mean)] if whole else []), *map(scored, one.quantiles[::step]),
         ]
         for one in summary.spreads
     ]  # fmt: skip
     return MemberTable(
         "how the scores lie",
-        ("score", "of", "texts", "mean", "5%", "25%", "median", "75%", "95%"),
+        ("score", "of", "texts", *(["mean"] if whole else []), *QUANTILES[::step]),
         rows,
         caption="So many of the texts have a score of at most that.",
         words=2,
