@@ -37,7 +37,7 @@ class Document:
     """Where a document stands and what its corpus says of it; its text stays on disk.
 
     `place` is for the reader of its file: (byte, 0), (row group, row in it) or (record batch, row in it). `number` is
-    its line or row in the file, for messages.
+    its line or row in the file, for messages. `said`: what else was asked for, as it stands there.
     """
 
     id: str
@@ -46,14 +46,16 @@ class Document:
     number: int
     split: str | None = None
     repetitions: int | None = None
+    said: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The key or column of a document's content, and the option that names it."""
+    """The key or column of a document's content, and the option that names it; `also`: others to keep of it."""
 
     name: str
     holds: Literal["text", "ids"] = "text"
+    also: tuple[str, ...] = ()
 
     @property
     def option(self) -> str:
@@ -78,6 +80,10 @@ class Corpus:
             if lone is not None:
                 _fail(where, f"character {lone} is half of a surrogate pair, which is not text. Replace it.")
             yield document, text or ""
+
+    def where(self, document: Document) -> str:
+        """Its file, and its line or row there, for messages."""
+        return _where(document.file, document.number, self.shape)
 
     def read_ids(self, documents: Iterable[Document], below: int) -> Iterator[tuple[Document, list[int]]]:
         """The same of documents that are token ids, all of them `below` the size of a vocabulary."""
@@ -105,6 +111,7 @@ def open_corpus(
     text_column: str | None = None,
     ids_column: str | None = None,
     glob: str | None = None,
+    also: tuple[str, ...] = (),
     progress: Progress | None = None,
 ) -> Corpus:
     """Find out which kind of corpus this is and list its documents.
@@ -112,11 +119,12 @@ def open_corpus(
     `text_column` is where the text stands ("text" unless given), `glob` which files of a folder are texts ("*.txt").
     `ids_column`: where token ids stand, in a corpus that is tokenised already; it is read with `read_ids` then.
     Documents may have an `id` (unique; else the path in the folder, `line-N` or `row-N`), a `split` (in a saved
-    DatasetDict: the split's name) and `repetitions`. `progress` counts megabytes or files as "listed".
+    DatasetDict: the split's name) and `repetitions`; `also` names others that are kept as they
+    stand. `progress` counts megabytes or files as "listed".
     """
     path = Path(path)
     shape, files = _recognise(path, glob)
-    column = Column(text_column or TEXT_COLUMN) if ids_column is None else Column(ids_column, "ids")
+    column = Column(text_column or TEXT_COLUMN, also=also) if ids_column is None else Column(ids_column, "ids")
     if ids_column is not None and shape == "texts":
         raise InputError(f"{path} holds texts, which have no token ids; leave {argument('ids')} out.")
     tell = progress or quiet
@@ -208,7 +216,7 @@ def _list_jsonl(path: Path, files: list[Path], column: Column, tell: Progress) -
                     _fail(
                         where, f"no {column.name!r}. Name the key that holds the {column.holds} with {column.option}."
                     )
-                yield _document(record, f"line-{number}", path, (at, 0), number, where)
+                yield _document(record, f"line-{number}", path, (at, 0), number, where, column)
             at += len(line)
             if number % 1000 == 0:
                 tell("listed", at >> 20, size >> 20)
@@ -241,7 +249,7 @@ def _list_parquet(path: Path, files: list[Path], column: Column, tell: Progress)
         before = "" if file == path else f"{file.relative_to(path).as_posix()}/"
         with _damage(file), pq.ParquetFile(file) as table:
             _require(column, table.schema_arrow, file)
-            facts = [name for name in FACTS if name in table.schema_arrow.names and name != column.name]
+            facts = _facts(column, table.schema_arrow.names)
             row = 0
             for group in range(table.num_row_groups):
                 known = table.read_row_group(group, columns=facts).to_pylist() if facts else []
@@ -249,7 +257,7 @@ def _list_parquet(path: Path, files: list[Path], column: Column, tell: Progress)
                     row += 1
                     record = known[place] if known else {}
                     where = _where(file, row, "parquet")
-                    yield _document(record, f"{before}row-{row}", file, (group, place), row, where)
+                    yield _document(record, f"{before}row-{row}", file, (group, place), row, where, column)
         tell("listed", done, len(files))
 
 
@@ -272,7 +280,7 @@ def _list_arrow(path: Path, files: list[Path], column: Column, tell: Progress) -
         folder = file.parent
         number = 0
         for index, batch in enumerate(_batches(file, column)):
-            facts = [name for name in FACTS if name in batch.schema.names and name != column.name]
+            facts = _facts(column, batch.schema.names)
             known = batch.select(facts).to_pylist() if facts else []
             for place in range(batch.num_rows):
                 row, number = row + 1, number + 1
@@ -280,7 +288,7 @@ def _list_arrow(path: Path, files: list[Path], column: Column, tell: Progress) -
                 where = _where(file, number, "dataset")
                 if several:
                     record = {**record, "split": folder.name}
-                document = _document(record, f"row-{row}", file, (index, place), number, where)
+                document = _document(record, f"row-{row}", file, (index, place), number, where, column)
                 yield replace(document, id=f"{folder.name}/{document.id}") if several else document
         tell("listed", done, len(files))
 
@@ -306,23 +314,25 @@ def _batches(file: Path, column: Column) -> Iterator[Any]:
 # --- what they share
 
 
+def _facts(column: Column, names: Iterable[str]) -> list[str]:
+    """Which of a table's columns are read beside the content."""
+    return [name for name in names if name in (*FACTS, *column.also) and name != column.name]
+
+
 def _document(
-    record: Mapping[str, Any], default_id: str, file: Path, place: tuple[int, int], number: int, where: str
+    record: Mapping[str, Any], name: str, file: Path, place: tuple[int, int], number: int, where: str, column: Column
 ) -> Document:
-    name, split, repetitions = (record.get(key) for key in FACTS)
-    if name is None:
-        name = default_id
-    elif isinstance(name, int) and not isinstance(name, bool):
-        name = str(name)
+    own, split, repetitions = (record.get(key) for key in FACTS)
+    if own is not None:
+        name = str(own) if whole(own) else own
     if not isinstance(name, str) or not name or lone_surrogate(name) is not None:
         _fail(where, f"id is {_show(name)}. Give a string that is not empty, or leave id out.")
     if split is not None and (not isinstance(split, str) or lone_surrogate(split) is not None):
         _fail(where, f'split is {_show(split)}. Give a string such as "train".')
-    if repetitions is not None and (
-        isinstance(repetitions, bool) or not isinstance(repetitions, int) or repetitions < 0
-    ):
+    if repetitions is not None and not (whole(repetitions) and repetitions >= 0):
         _fail(where, f"repetitions is {_show(repetitions)}. Give a whole number of at least 0.")
-    return Document(name, file, place, number, split, repetitions)
+    said = tuple((key, record[key]) for key in column.also if record.get(key) is not None)
+    return Document(name, file, place, number, split, repetitions, said)
 
 
 def _require(column: Column, schema: Any, file: Path) -> None:

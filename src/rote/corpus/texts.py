@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+import datetime
+import re
+from calendar import isleap
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rote.corpus.documents import open_corpus
+from rote.corpus.windows import lone_surrogate
+from rote.errors import InputError, argument
+from rote.options import whole
+from rote.progress import Progress
+
+LABELS = {"member": True, "members": True, "non-member": False, "non-members": False}
+"""Words for a label; also the names of folders whose texts have it."""
+
+SAID = ("label", "group", "date")
+_DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,3 +36,108 @@ class LabelledText:
     group: str | None = None
     date: str | None = None
     repetitions: int | None = None
+
+
+Texts = Path | str | Iterable[LabelledText | Mapping[str, Any] | str]
+"""A file or folder of texts; or texts, as they are or with what is known of them."""
+
+
+def labelled_texts(
+    given: Texts, name: str, *, text_column: str | None = None, progress: Progress | None = None
+) -> tuple[list[LabelledText], str]:
+    """The texts, and what they are called. A text that is empty is refused, by its place; so is a label that is none.
+
+    `name`: of the argument.
+    """
+    if isinstance(given, str | Path):
+        corpus = open_corpus(given, text_column=text_column, also=SAID, progress=progress)
+        texts = [
+            _text(
+                document.id, text, {"repetitions": document.repetitions, **dict(document.said)}, corpus.where(document),
+                folder=document.id.split("/")[0] if corpus.shape == "texts" and "/" in document.id else None,
+            )
+            for document, text in corpus.read(corpus.documents)
+        ]  # fmt: skip
+        return texts, str(given)
+    if not isinstance(given, Iterable):
+        raise InputError(f"{argument(name)} must be a path or texts, not {given!r:.60}.")
+    texts, seen = [], set()
+    for number, one in enumerate(given):
+        made = _given(one, number, text_column or "text", f"{name}[{number}]")
+        if made.id in seen:
+            raise InputError(f"{name}[{number}]: the id {made.id!r} is another text's already. Give each its own.")
+        seen.add(made.id)
+        texts.append(made)
+    if not texts:
+        raise InputError(f"{argument(name)} holds no text. Give at least one.")
+    return texts, "texts"
+
+
+def _given(one: Any, number: int, column: str, where: str) -> LabelledText:
+    if isinstance(one, LabelledText):
+        known = {key: getattr(one, key) for key in (*SAID, "repetitions")}
+        return _text(one.id, one.text, known, where)
+    if isinstance(one, str):
+        return _text(f"text-{number}", one, {}, where)
+    if not isinstance(one, Mapping):
+        raise InputError(f"{where} is {one!r:.60}. Give a text, or a mapping with {column!r}.")
+    if column not in one:
+        raise InputError(f"{where} has no {column!r}. Name its key with {argument('text_column')}.")
+    return _text(str(one.get("id", f"text-{number}")), one[column], one, where)
+
+
+def _text(name: str, text: Any, said: Mapping[str, Any], where: str, folder: str | None = None) -> LabelledText:
+    """`folder`: that of a text in a folder of texts, which may be its label."""
+    if not isinstance(text, str):
+        raise InputError(f"{where}: the text is {text!r:.40}. Give a string.")
+    if not text:
+        raise InputError(f"{where}: the text is empty, so there is nothing to score. Remove it.")
+    if (lone := lone_surrogate(text)) is not None:
+        raise InputError(f"{where}: character {lone} is half of a surrogate pair, which is not text. Replace it.")
+    label, group, date, repetitions = (said.get(key) for key in (*SAID, "repetitions"))
+    if group is not None and (isinstance(group, bool) or not isinstance(group, str | int) or group == ""):
+        raise InputError(f"{where}: group is {group!r:.40}. Give a name or a number, or leave it out.")
+    if repetitions is not None and (not whole(repetitions) or repetitions < 0):
+        raise InputError(f"{where}: repetitions is {repetitions!r:.40}. Give a whole number of at least 0.")
+    return LabelledText(
+        id=name,
+        text=text,
+        label=LABELS.get(folder or "") if label is None else _label(label, where),
+        group=None if group is None else str(group),
+        date=None if date is None else _date(date, where),
+        repetitions=None if repetitions is None else int(repetitions),
+    )
+
+
+def _label(given: Any, where: str) -> bool:
+    if isinstance(given, bool) or (whole(given) and given in (0, 1)):
+        return bool(given)
+    if isinstance(given, str) and given.strip().lower() in LABELS:
+        return LABELS[given.strip().lower()]
+    raise InputError(
+        f"{where}: label is {given!r:.40}. Give true or 1 for a text that was seen, false or 0 for one that was not, "
+        '"member" or "non-member"; leave it out where that is not known.'
+    )
+
+
+def _date(given: Any, where: str) -> str:
+    """A date as text, without the time of day."""
+    text = re.sub(r"(?<=\d\d)[T ].*", "", given.isoformat() if hasattr(given, "isoformat") else str(given).strip())
+    try:
+        year_of(text)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    return text
+
+
+def year_of(date: str) -> float:
+    """A date, YYYY, YYYY-MM or YYYY-MM-DD, as a year with the part of it that has passed: 2023-07 is about 2023.5."""
+    parts = _DATE.fullmatch(date)
+    try:
+        if parts is None:
+            raise ValueError
+        day = datetime.date(int(parts[1]), int(parts[2] or 1), int(parts[3] or 1))
+    except ValueError:
+        raise InputError(f"{date!r} is no date; write YYYY, YYYY-MM or YYYY-MM-DD.") from None
+    start = datetime.date(day.year, 1, 1)
+    return day.year + (day - start).days / (366 if isleap(day.year) else 365)

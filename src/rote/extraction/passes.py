@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -21,8 +22,13 @@ from rote.scheme import Scheme
 from rote.tokens import Example
 
 Floats = NDArray[np.float32]
+Read = TypeVar("Read")
 
 HEAD_BYTES = {"cuda": 1 << 30}  # logits held at once; 32 MiB elsewhere, so that they stay near the cache
+
+
+MEND = f"Check the weights; a model that overflows in float16 needs {argument('dtype', 'bfloat16')} or float32."
+"""What to do about logits that are no numbers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,8 +75,7 @@ class _Pending:
     sent: torch.cuda.Event | None
 
     @classmethod
-    def send(cls, batch: list[int], counts: list[int], scores: TargetScores) -> _Pending:
-        made = tuple(getattr(scores, name) for name in TargetScores.__slots__)
+    def send(cls, batch: list[int], counts: list[int], made: Sequence[torch.Tensor]) -> _Pending:
         tensors = tuple(t.to("cpu", non_blocking=True) for t in made)
         sent = None
         if made[0].device.type == "cuda":
@@ -85,20 +90,39 @@ class _Pending:
         return [t.numpy().copy() for t in self.tensors]  # what arrived is page-locked memory: let it go
 
 
-class Scorer:
+class Passes(ABC, Generic[Read]):
     """Batches, the forward pass, and the memory they need. The batch shrinks for good when memory runs out."""
 
-    def __init__(
-        self, model: LogitModel, examples: Sequence[Example], schemes: tuple[Scheme, ...], batch_size: BatchSize
-    ) -> None:
-        self.model, self.examples, self.schemes = model, examples, schemes
+    def __init__(self, model: LogitModel, examples: Sequence[Example], batch_size: BatchSize) -> None:
+        self.model, self.examples = model, examples
         self.rows = None if batch_size == "auto" else batch_size
         self.positions = model.batch_tokens
-        self.score = scores_of(model, schemes)
 
-    def run(self, indices: NDArray[np.int64], stop_at: int | None, tell: Callable[[int], None]) -> dict[int, Row]:
+    @abstractmethod
+    def measure(self, logits: torch.Tensor, targets: torch.Tensor) -> Sequence[torch.Tensor]:
+        """On the device: what rows of logits say about one target token each. Last axis of each tensor: rows."""
+
+    @abstractmethod
+    def read(
+        self, arrays: Sequence[NDArray[Any]], starts: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> Iterator[Read]:
+        """On the host: what was measured of a batch, as one result for each [start, end) of an example's tokens."""
+
+    @abstractmethod
+    def bad(self, arrays: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
+        """Which of a batch's tokens have no number."""
+
+    @abstractmethod
+    def refuse(self, example: Example, token: int) -> ModelError:
+        """What is said where token `token` of an example's suffix has no number."""
+
+    def called(self, example: Example) -> str:
+        """An example, for messages."""
+        return repr(example.id)
+
+    def run(self, indices: NDArray[np.int64], stop_at: int | None, tell: Callable[[int], None]) -> dict[int, Read]:
         """Score these examples (their first `stop_at` suffix tokens, if given), longest batch-mates together."""
-        done: dict[int, Row] = {}
+        done: dict[int, Read] = {}
         waiting: deque[_Pending] = deque()
         order = sorted((int(i) for i in indices), key=lambda i: cost_of(self.examples[i], stop_at))
         at = 0
@@ -150,49 +174,69 @@ class Scorer:
         parts = []
         for start in range(0, len(targets), chunk):
             logits = model.head(chosen[start : start + chunk])
-            parts.append(self.score(logits, targets[start : start + chunk].to(logits.device), self.schemes))
-        return _Pending.send(batch, counts, TargetScores.join(parts))
+            parts.append(self.measure(logits, targets[start : start + chunk].to(logits.device)))
+        return _Pending.send(batch, counts, [torch.cat(part, -1) for part in zip(*parts, strict=True)])
 
-    def _collect(self, pending: _Pending, done: dict[int, Row]) -> None:
-        base, ranks, argmax, log_probs, margins, headroom = pending.arrays()
-        bad = np.isnan(base) | np.isnan(log_probs).any(0)
+    def _collect(self, pending: _Pending, done: dict[int, Read]) -> None:
+        arrays = pending.arrays()
+        bad = self.bad(arrays)
         if bad.any():
-            self._refuse_nan(pending.batch, pending.counts, bad)
+            place = int(np.argmax(bad))
+            row = int(np.searchsorted(np.cumsum(pending.counts), place, side="right"))
+            raise self.refuse(self.examples[pending.batch[row]], place - int(np.sum(pending.counts[:row])))
         counts = np.array(pending.counts)
         ends = counts.cumsum()
-        starts = ends - counts
-        totals = np.add.reduceat(log_probs, starts, axis=1, dtype=np.float64)
-        greedy = np.logical_and.reduceat(argmax, starts).tolist()
-        spans = zip(pending.batch, starts.tolist(), ends.tolist(), strict=True)
-        for row, (i, start, end) in enumerate(spans):
-            here = slice(start, end)
-            done[i] = Row(
-                base[here], ranks[here], log_probs[:, here], margins[:, here], headroom[:, here], totals[:, row],
-                greedy[row],
-            )  # fmt: skip
-
-    def _refuse_nan(self, batch: list[int], counts: list[int], bad: NDArray[np.bool_]) -> None:
-        place = int(np.argmax(bad))
-        row = int(np.searchsorted(np.cumsum(counts), place, side="right"))
-        raise ModelError(
-            f"the model's logits are NaN or infinite at example {self.examples[batch[row]].id!r}, suffix token "
-            f"{place - int(np.sum(counts[:row]))}: no probability can be computed. Check the weights; a model that "
-            f"overflows in float16 needs {argument('dtype', 'bfloat16')} or float32."
-        )
+        done.update(zip(pending.batch, self.read(arrays, ends - counts, ends), strict=True))
 
     def _shrink(self, error: RuntimeError, batch: list[int]) -> None:
         if not out_of_memory(error):
             raise error
         if len(batch) == 1:
             raise ModelError(
-                f"out of memory with a single example in the batch ({self.examples[batch[0]].id!r}); use a smaller "
-                f"model, a 16-bit {argument('dtype')}, or {argument('device_map', 'auto')}."
+                f"out of memory with a single example in the batch ({self.called(self.examples[batch[0]])}); use a "
+                f"smaller model, a 16-bit {argument('dtype')}, or {argument('device_map', 'auto')}."
             ) from error
         self.rows = max(1, len(batch) // 2)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         warnings.warn(
             f"out of memory: going on with batches of {counted(self.rows, 'example')}", RuntimeWarning, stacklevel=4
+        )
+
+
+class Scorer(Passes[Row]):
+    """What schemes make of every suffix token."""
+
+    def __init__(
+        self, model: LogitModel, examples: Sequence[Example], schemes: tuple[Scheme, ...], batch_size: BatchSize
+    ) -> None:
+        super().__init__(model, examples, batch_size)
+        self.schemes, self.score = schemes, scores_of(model, schemes)
+
+    def measure(self, logits: torch.Tensor, targets: torch.Tensor) -> Sequence[torch.Tensor]:
+        scores = self.score(logits, targets, self.schemes)
+        return [getattr(scores, name) for name in TargetScores.__slots__]
+
+    def bad(self, arrays: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
+        base, _, _, log_probs, *_ = arrays
+        no_number: NDArray[np.bool_] = np.isnan(base) | np.isnan(log_probs).any(0)
+        return no_number
+
+    def read(self, arrays: Sequence[NDArray[Any]], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Iterator[Row]:
+        base, ranks, argmax, log_probs, margins, headroom = arrays
+        totals = np.add.reduceat(log_probs, starts, axis=1, dtype=np.float64)
+        greedy = np.logical_and.reduceat(argmax, starts).tolist()
+        for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            here = slice(start, end)
+            yield Row(
+                base[here], ranks[here], log_probs[:, here], margins[:, here], headroom[:, here], totals[:, row],
+                greedy[row],
+            )  # fmt: skip
+
+    def refuse(self, example: Example, token: int) -> ModelError:
+        return ModelError(
+            f"the model's logits are NaN or infinite at example {example.id!r}, suffix token {token}: no probability "
+            f"can be computed. {MEND}"
         )
 
 

@@ -1,7 +1,7 @@
 """The membership scores: one definition each, and which direction means that a text was seen.
 
-A text has n scored tokens with log-probs l. Under the model's own distribution at each position, log p has a mean mu and
-a deviation sigma; a token's z-score is (l - mu) / sigma, and 0 where sigma is 0.
+A text has n scored tokens with log-probs l. Under the model's own distribution at each position, log p has a mean mu
+and a deviation sigma; a token's z-score is (l - mu) / sigma, and 0 where sigma is 0.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SCORES: tuple[Score, ...] = (
     Score("reference", "Reference", "mean log-prob less that under the reference model", "high", "reference"),
     Score("recall", "ReCaLL", "mean log-prob after a held-out prefix by that without it", "high", "prefix"),
     Score("best_window", "Best window", "largest log p_z of its windows", "high", "windows"),
-    Score("near_lower", "Near-verbatim", "lower bound on near-verbatim p_z of its best window, as a log", "high", "windows"),
+    Score("near_lower", "Near-verbatim", "log of a lower bound on that window's near-verbatim p_z", "high", "windows"),
 )  # fmt: skip
 """Every score, in the order in which they are shown."""
 
@@ -104,7 +104,7 @@ def scores_of(
 
     `prefixed` has read the same tokens after the prefix.
     """
-    loss = -read.mean
+    loss = 0.0 - read.mean  # not -0.0 where the model is certain
     scores = {
         "loss": loss,
         "perplexity": math.exp(min(loss, 709.0)),  # beyond, no float is large enough

@@ -41,7 +41,8 @@ class MemberManifest:
 
     `scores`: their names, in order. Longer texts than `window` tokens are read in several windows, which begin `stride`
     tokens apart. `prefix`: the ids of the texts that stand before every text for ReCaLL, of the held-out ones if there
-    are any; they are left out of every evaluation. `match`: by what members and non-members were made alike.
+    are any; they are left out of every evaluation; `prefix_tokens` of their `prefix_whole` tokens fit. `match`: by what
+    members and non-members were made alike.
     """
 
     format: int
@@ -57,11 +58,13 @@ class MemberManifest:
     reference_window: int | None = None
     reference_stride: int | None = None
     prefix: list[str]
+    prefix_tokens: int | None = None
+    prefix_whole: int | None = None
     extracted: Extracted | None = None
     match: list[Literal["length", "date"]]
     seed: int
     batch_size: BatchSize
-    batch_tokens: int
+    batch_tokens: int | None
     logit_tolerance: float
     shard_texts: int
     shards: int
