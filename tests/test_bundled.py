@@ -24,7 +24,10 @@ from tests.conftest import ROOT
 
 TAU = 1e-3
 TRAINING = ROOT / "training"
-DATA = ["alice.txt", *(f"model/{name}" for name in ("config.json", "model.safetensors", "tokenizer.json"))]
+DATA = [
+    *("alice.txt", "members.jsonl"),
+    *(f"model/{name}" for name in ("config.json", "model.safetensors", "tokenizer.json")),
+]
 
 
 @pytest.fixture(scope="module")

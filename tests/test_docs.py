@@ -25,6 +25,8 @@ from rote.store import (
     comparison,
     index,
     manifest,
+    member,
+    membership,
     outputs,
     reconstruction,
     submissions,
@@ -259,7 +261,20 @@ def test_run_format_names_every_field(workplace: Path) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [manifest, summary, sweep, comparison, reconstruction, submissions, variants, outputs, index, attack],
+    [
+        manifest,
+        summary,
+        sweep,
+        comparison,
+        reconstruction,
+        submissions,
+        variants,
+        outputs,
+        index,
+        attack,
+        member,
+        membership,
+    ],
     ids=lambda m: m.__name__,
 )
 def test_run_format_names_every_declared_field(module: ModuleType) -> None:

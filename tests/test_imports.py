@@ -132,7 +132,7 @@ ARROW = (
     {"frames", "odds", "largest", "tokens", "scheme"},
     {"decoding"},
     {"corpus", "models"},
-    {"extraction"},
+    {"extraction", "membership"},
     {"store"},
     {"analysis"},
     {"report"},

@@ -83,6 +83,15 @@ def train_tokenizer(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFas
     )
 
 
+def passage_from(text: str, place: int, tokenizer: Tokenizer) -> tuple[int, int]:
+    """The first and last characters of PASSAGE_TOKENS tokens from the first word of the first line after `place`."""
+    start = text.index("\n", place) + 1
+    while text[start].isspace():
+        start += 1
+    encoding = tokenizer.encode(text[start : start + 1500], add_special_tokens=False)
+    return start, start + encoding.offsets[PASSAGE_TOKENS - 1][1]
+
+
 def choose_passages(documents: dict[str, Document], tokenizer: Tokenizer, rng: random.Random) -> list[Passage]:
     """Evenly spaced passages of exactly PASSAGE_TOKENS tokens, each starting at a word, levels dealt at random."""
     wanted = len(REPETITIONS) * PASSAGES_PER_LEVEL
@@ -91,12 +100,8 @@ def choose_passages(documents: dict[str, Document], tokenizer: Tokenizer, rng: r
         text = documents[name].text
         count = wanted // len(LADDER_BOOKS)
         usable = int(len(text) * (1 - HELD_OUT_TAIL)) - 2000
-        for i in range(count):
-            start = text.index("\n", 1000 + i * (usable - 1000) // count) + 1
-            while text[start].isspace():
-                start += 1
-            encoding = tokenizer.encode(text[start : start + 1500], add_special_tokens=False)
-            spans.append((name, start, start + encoding.offsets[PASSAGE_TOKENS - 1][1]))
+        places = (1000 + i * (usable - 1000) // count for i in range(count))
+        spans += [(name, *passage_from(text, place, tokenizer)) for place in places]
     rng.shuffle(spans)
     levels = [level for level in REPETITIONS for _ in range(PASSAGES_PER_LEVEL)]
     return sorted(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rote.jobs.export import Exported, export
     from rote.jobs.figures import DrawnFigures, figures
     from rote.jobs.longer import longer
+    from rote.jobs.member import member
     from rote.jobs.open import BenchScore, Reconstruction, Run, SavedComparison, Sweep, open
     from rote.jobs.rate import rate
     from rote.jobs.reconstruct import reconstruct
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from rote.jobs.spots import spots
     from rote.jobs.sweep import sweep
     from rote.jobs.verify import verify
+    from rote.membership.options import Reading
     from rote.models.base import (
         GeneratingModel,
         LogitModel,
@@ -72,6 +74,7 @@ _HOME = {
     "Near": "rote.extraction.near.options",
     "NearVerbatim": "rote.extraction.near.results",
     "Progress": "rote.progress",
+    "Reading": "rote.membership.options",
     "Reconstruction": "rote.jobs.open",
     "Refine": "rote.store.stages",
     "RoteError": "rote.errors",
@@ -100,6 +103,7 @@ _HOME = {
     "index": "rote.jobs",
     "load": "rote.models.base",
     "longer": "rote.jobs.longer",
+    "member": "rote.jobs.member",
     "near_verbatim": "rote.extraction.near.search",
     "open": "rote.jobs.open",
     "queries_needed": "rote.odds",
@@ -134,6 +138,7 @@ __all__ = [
     "Near",
     "NearVerbatim",
     "Progress",
+    "Reading",
     "Reconstruction",
     "Refine",
     "RoteError",
@@ -162,6 +167,7 @@ __all__ = [
     "index",
     "load",
     "longer",
+    "member",
     "near_verbatim",
     "open",
     "queries_needed",

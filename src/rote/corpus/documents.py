@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, NoReturn
 
 import pyarrow as pa
@@ -30,7 +29,6 @@ Shape = Literal["texts", "jsonl", "parquet", "dataset"]
 TEXT_COLUMN = "text"
 GLOB = "*.txt"
 FACTS = ("id", "split", "repetitions")
-NOTHING: Mapping[str, Any] = MappingProxyType({})
 KINDS = "a folder of texts, a JSONL file, a Parquet file or folder, or a dataset saved with save_to_disk"
 
 
@@ -48,7 +46,7 @@ class Document:
     number: int
     split: str | None = None
     repetitions: int | None = None
-    said: Mapping[str, Any] = NOTHING
+    said: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,8 +331,8 @@ def _document(
         _fail(where, f'split is {_show(split)}. Give a string such as "train".')
     if repetitions is not None and not (whole(repetitions) and repetitions >= 0):
         _fail(where, f"repetitions is {_show(repetitions)}. Give a whole number of at least 0.")
-    said = {key: record[key] for key in column.also if record.get(key) is not None}
-    return Document(name, file, place, number, split, repetitions, said or NOTHING)
+    said = tuple((key, record[key]) for key in column.also if record.get(key) is not None)
+    return Document(name, file, place, number, split, repetitions, said)
 
 
 def _require(column: Column, schema: Any, file: Path) -> None:

@@ -146,7 +146,8 @@ def manifest_of(
     refined: Refined | None = None,
 ) -> Manifest:
     """Everything that decides a number of this job; one with windows is a scan."""
-    model, size, near = job.model, shard_size(job.model, job.examples), job.near
+    model, near = job.model, job.near
+    size = shard_size(model, max(len(example.prefix) + len(example.suffix) for example in job.examples))
     return Manifest(
         format=FORMAT,
         kind="score" if windows is None else "scan",
@@ -177,10 +178,9 @@ def _batch_tokens(job: Job) -> int | None:
     return job.model.batch_tokens if job.batch_size == "auto" and isinstance(job.model, LogitModel) else None
 
 
-def shard_size(model: ScoringModel, examples: Sequence[Example]) -> int:
-    """Examples per shard: a power of two worth a few seconds, and always the same for the same job."""
+def shard_size(model: ScoringModel, longest: int) -> int:
+    """Examples per shard, if the longest has so many tokens: a power of two worth a few seconds, always the same."""
     identity = model.identity()
-    longest = max(len(e.prefix) + len(e.suffix) for e in examples)
     flops = 2 * identity.parameters * longest
     budget = SHARD_FLOPS.get(identity.device, 1e12)
     return 1 << int(math.log2(min(max(budget / flops, 32), 4096)))

@@ -199,6 +199,7 @@ def with_logits(model: TokenModel, what: str) -> LogitModel:
 
 BUNDLED = Path(__file__).parent.parent / "data" / "model"
 BUNDLED_TEXT = Path(__file__).parent.parent / "data" / "alice.txt"
+BUNDLED_MEMBERS = Path(__file__).parent.parent / "data" / "members.jsonl"
 
 SOURCES = {"hf": "rote.models.sources:load_found"}
 """Where models come from, by the prefix of their names: the function that loads one, given the name after it."""

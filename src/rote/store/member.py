@@ -1,4 +1,4 @@
-"""Membership on disk: a folder with a row per text, what the scores come to, and its type."""
+"""The types of what `rote member` writes: its manifest, and what the scores come to."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class MemberManifest:
 
     `scores`: their names, in order. Longer texts than `window` tokens are read in several windows, which begin `stride`
     tokens apart. `prefix`: the ids of the texts that stand before every text for ReCaLL, of the held-out ones if there
-    are any; they are left out of every evaluation. `match`: by what members and non-members were made alike.
+    are any; they are left out of every evaluation; `prefix_tokens` of their `prefix_whole` tokens fit. `match`: by what
+    members and non-members were made alike.
     """
 
     format: int
@@ -57,11 +58,13 @@ class MemberManifest:
     reference_window: int | None = None
     reference_stride: int | None = None
     prefix: list[str]
+    prefix_tokens: int | None = None
+    prefix_whole: int | None = None
     extracted: Extracted | None = None
     match: list[Literal["length", "date"]]
     seed: int
     batch_size: BatchSize
-    batch_tokens: int
+    batch_tokens: int | None
     logit_tolerance: float
     shard_texts: int
     shards: int
@@ -85,7 +88,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
-    """One way to tell members from non-members: a score, `combined` (all scores), `blind` (no model), `random` or `majority`.
+    """One way to tell members from non-members: a score, `combined` (all), `blind` (no model), `random` or `majority`.
 
     `tpr_1` and `tpr_01`: the share of members found where at most 1% or 0.1% of the non-members are taken for members;
     null with fewer than 100 or 1,000 non-members. Precision, recall and F-beta are at thresholds that were chosen on
@@ -136,9 +139,11 @@ class Blind:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Scores against labels. `folds`: in how many parts the texts were dealt, by group; what is fitted or chosen for one
-    part, the blind baseline and every threshold, is on the others. `groups`: null where every text stands for itself.
-    `unlabelled`, `prefix` and `unmatched`: texts that were left out, and why. `best`: the score with the largest AUROC.
+    """Scores against labels.
+
+    `folds`: in how many parts the texts were dealt, by group; what is fitted or chosen for one part, the blind baseline
+    and every threshold, is on the others. `groups`: null where every text stands for itself. `unlabelled`, `prefix` and
+    `unmatched`: texts that were left out, and why. `best`: the score with the largest AUROC.
     """
 
     members: int
@@ -159,8 +164,10 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class FalsePositives:
-    """The same test on held-out texts alone, dealt at random into `suspects` and others, so many `trials`: how often the
-    p-value of one split, and the combined one of `splits` splits, fell below 5%. About one in twenty may, and at most."""
+    """The same test on held-out texts alone, dealt at random into suspects and others, so many `trials`.
+
+    How often the p-value of one split, and the combined one of `splits` splits, fell below 5%: one in twenty may.
+    """
 
     trials: int
     splits: int
@@ -170,10 +177,12 @@ class FalsePositives:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetTest:
-    """Whether the model saw the suspect texts. `p`: twice the median of the single splits' permutation p-values, at most
-    1. `difference`: the median, over splits, of how far the suspects' mean lies above that of the held-out texts, in
-    deviations of the held-out ones. `weights`: of each score, mean over splits. `blind`: the combined p-value of the
-    same test on features that use no model; a small one means that the texts differ by themselves.
+    """Whether the model saw the suspect texts.
+
+    `p`: twice the median of the single splits' permutation p-values, at most 1. `difference`: the median, over splits,
+    of how far the suspects' mean lies above that of the held-out texts, in deviations of the held-out ones. `weights`:
+    of each score, mean over splits. `blind`: the combined p-value of the same test on features that use no model; a
+    small one means that the texts differ by themselves.
     """
 
     suspects: int
@@ -206,9 +215,9 @@ class Spread:
 class MemberSummary:
     """summary.json. `token_evals`: by what they were for: text, lowercase, prefix, reference, windows.
 
-    `quantiles` of spreads are at 5, 25, 50, 75 and 95%. `windowed`: texts longer than a window. `short`: texts below one
-    window of extraction, which have no number for it. `not_evaluated` and `not_tested`: why there is no evaluation, or
-    no test.
+    `quantiles` of spreads are at 5, 25, 50, 75 and 95%. `windowed`: texts longer than a window. `short`: texts below
+    one window of extraction, which have no number for it. `not_evaluated` and `not_tested`: why there is no evaluation,
+    or no test.
     """
 
     format: int

@@ -20,9 +20,9 @@ BEGUN_WITH = ("manifest.json", "seed.json")
 """What a folder is begun with: without it, nothing else can be made again."""
 
 READ = (
-    *BEGUN_WITH, "text.txt", "examples.jsonl", "windows.parquet", "variants.json", "outputs.json", "chunks.jsonl",
-    "summary.json", "sweep.json", "comparison.json", "score.json", "rounds.jsonl", "guesses.jsonl", "guesses.csv",
-    "calibration.json",
+    *BEGUN_WITH, "text.txt", "examples.jsonl", "texts.jsonl", "windows.parquet", "variants.json", "outputs.json",
+    "chunks.jsonl", "summary.json", "sweep.json", "comparison.json", "score.json", "rounds.jsonl", "guesses.jsonl",
+    "guesses.csv", "calibration.json",
 )  # fmt: skip
 """What is read of a folder where it is there, beside shards."""
 

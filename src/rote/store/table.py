@@ -114,9 +114,14 @@ def write_shard(
     stage: int | None = None,
 ) -> None:
     """Store one shard; the facts travel as its metadata. `near`: the near-verbatim columns, a row for each result."""
-    table = _table(examples, results, near, stage).replace_schema_metadata({"rote": json.dumps(plain(facts))})
+    write_table(path, _table(examples, results, near, stage), facts)
+
+
+def write_table(path: Path, table: pa.Table, facts: ShardFacts) -> None:
+    """Rows as a shard, with the facts as its metadata."""
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    said = {"rote": json.dumps(plain(facts))}
+    pq.write_table(table.replace_schema_metadata(said), sink, compression="zstd", write_page_checksum=True)
     write_whole(path, sink.getvalue().to_pybytes())
 
 
@@ -127,11 +132,12 @@ def read_facts(path: Path) -> ShardFacts:
 _AGAIN = "Delete it and run the command that made the run again."
 
 
-def read_shard(path: Path) -> pl.DataFrame:
+def read_shard(path: Path, schema: pa.Schema = SCHEMA) -> pl.DataFrame:
+    """The rows of a shard, whose pages are as they were written and whose columns are those of `schema`."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as shard:
             table = shard.read().replace_schema_metadata(None)
-        if not table.schema.equals(SCHEMA):
+        if not table.schema.equals(schema):
             raise ValueError("its columns are not those of a score table")
     except (OSError, ValueError, pa.ArrowException) as error:
         raise RunError(f"the shard {path} is damaged ({error}). {_AGAIN}") from error

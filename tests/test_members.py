@@ -1,0 +1,121 @@
+"""The bundled set of members and non-members is what its script makes, and says what the model really saw."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+from training import members, train
+
+from tests.conftest import ROOT
+
+BUNDLED_SET = ROOT / "src/rote/data/members.jsonl"
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in BUNDLED_SET.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.from_file(str(members.TOKENIZER))
+
+
+@pytest.fixture(scope="module")
+def fed(tokenizer: Tokenizer) -> dict[str, train.Document]:
+    """The documents, counted as they were fed by the plan of the training; without Alice, which takes no text away."""
+    documents = train.read_documents()
+    passages = [train.Passage(p["document"], p["start"], p["end"], p["repetitions"]) for p in members.ladder()]
+    kept = {name: d for name, d in documents.items() if d.kind != "background"}
+    train.plan(kept, passages, 0, tokenizer, random.Random(0))
+    return documents
+
+
+def place(entry: dict[str, Any]) -> tuple[str, int, int]:
+    name, _, start = entry["id"].rpartition("-")
+    return name, int(start), int(start) + len(entry["text"])
+
+
+def apart(entries: list[dict[str, Any]]) -> bool:
+    return all(a[0] != b[0] or a[2] <= b[1] for a, b in pairwise(sorted(map(place, entries))))
+
+
+def test_the_script_makes_the_bundled_file(tmp_path: Path) -> None:
+    members.write(tmp_path / "members.jsonl", members.members())
+    assert (tmp_path / "members.jsonl").read_bytes() == BUNDLED_SET.read_bytes()
+    assert BUNDLED_SET.stat().st_size < 250_000
+
+
+def test_there_are_as_many_non_members_as_members_in_every_book(lines: list[dict[str, Any]]) -> None:
+    counts = Counter((place(entry)[0], entry["label"]) for entry in lines)
+    assert len(lines) == 432
+    assert len({entry["id"] for entry in lines}) == 432
+    for name in train.LADDER_BOOKS:
+        assert counts[name, True] == counts[name, False] >= 70
+    levels = Counter(entry["repetitions"] for entry in lines)
+    assert levels == {0: 216, **dict.fromkeys(train.REPETITIONS[1:], train.PASSAGES_PER_LEVEL)}
+
+
+def test_every_passage_was_fed_as_often_as_it_says(lines: list[dict[str, Any]], fed: dict[str, train.Document]) -> None:
+    recorded = json.loads((train.HERE / "manifest.json").read_text())
+    never = {d["name"]: d["characters_never_seen"] for d in recorded["documents"]}
+    for name in (*train.LADDER_BOOKS, train.HELD_OUT_BOOK):
+        assert int((fed[name].exposures == 0).sum()) == never[name], "the plan is that of the training"
+    for entry in lines:
+        name, start, end = place(entry)
+        assert fed[name].text[start:end] == entry["text"]
+        assert np.unique(fed[name].exposures[start:end]).tolist() == [entry["repetitions"]]
+        assert entry["label"] == (entry["repetitions"] > 0)
+    assert {(p["document"], p["start"], p["end"]) for p in recorded["ladder"]} <= set(map(place, lines))
+
+
+def test_passages_are_cut_alike_and_apart(lines: list[dict[str, Any]], tokenizer: Tokenizer) -> None:
+    assert apart(lines)
+    documents = train.read_documents()
+    for entry in lines:
+        name, start, end = place(entry)
+        assert (start, end) == train.passage_from(documents[name].text, start - 1 - before(entry, documents), tokenizer)
+        assert entry["group"] == f"{name}-{start // members.BLOCK:02d}"
+        assert entry["date"] == str(members.YEARS[name])
+    lengths = [len(tokenizer.encode(entry["text"], add_special_tokens=False).ids) for entry in lines]
+    assert Counter(lengths).most_common(1)[0][0] == train.PASSAGE_TOKENS
+    assert min(lengths) == train.PASSAGE_TOKENS - 1, "blank lines at an end are one token less without what follows"
+    by_label = {label: [len(e["text"]) for e in lines if e["label"] == label] for label in (True, False)}
+    assert abs(np.mean(by_label[True]) - np.mean(by_label[False])) < 6
+
+
+def before(entry: dict[str, Any], documents: dict[str, train.Document]) -> int:
+    """White space between the passage and the end of the line before it."""
+    name, start, _ = place(entry)
+    line = documents[name].text.rfind("\n", 0, start)
+    return start - 1 - line
+
+
+def test_other_passages_that_were_never_seen(lines: list[dict[str, Any]], fed: dict[str, train.Document]) -> None:
+    others = members.held_out()
+    assert len(others) > 350
+    assert apart([*lines, *others])
+    for entry in others:
+        name, start, end = place(entry)
+        assert not fed[name].exposures[start:end].any()
+        assert (entry["label"], entry["repetitions"]) == (False, 0)
+
+
+def test_the_confounded_set_is_two_styles_that_were_never_seen(fed: dict[str, train.Document]) -> None:
+    found = members.confounded()
+    assert Counter((place(entry)[0], entry["label"]) for entry in found) == {
+        ("gatsby", False): 80,
+        ("pride-and-prejudice", True): 79,
+    }
+    for entry in found:
+        name, start, end = place(entry)
+        assert not fed[name].exposures[start:end].any()
+        assert set(entry) == {"id", "text", "group", "label"}
