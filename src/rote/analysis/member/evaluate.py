@@ -144,11 +144,11 @@ def _too_few(texts: Texts, after: str) -> str:
     for own, word in ((texts.member, "member"), (~texts.member, "non-member")):
         of = f" of {counted(texts.units(own), 'group')}" if texts.grouped else ""
         have.append(f"{counted(int(own.sum()), word)}{of}")
-    unit = "groups" if texts.grouped else "texts"
-    return (
-        f"Scores are evaluated with at least {FEWEST} {unit} of members and {FEWEST} of non-members that can be dealt "
-        f"apart; there are {' and '.join(have)}{after}."
-    )
+    if texts.grouped:
+        needed = f"members of at least {FEWEST} groups and non-members of {FEWEST}, in parts that share no group"
+    else:
+        needed = f"at least {FEWEST} members and {FEWEST} non-members"
+    return f"An evaluation needs {needed}; there are {' and '.join(have)}{after}."
 
 
 def _called(scores: Floats, member: Bools, part: Ints) -> Bools:
