@@ -131,7 +131,8 @@ def few_rows(logits: torch.Tensor, targets: torch.Tensor) -> Iterator[tuple[torc
     rows = len(targets)
     if logits.device.type == "cpu":
         rows = max(1, CACHE_BYTES // (4 * logits.shape[-1]))
-    yield from zip(logits.split(rows), targets.split(rows), strict=True)
+    for start in range(0, len(targets), rows):
+        yield logits[start : start + rows], targets[start : start + rows]
 
 
 @cache
