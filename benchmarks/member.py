@@ -334,10 +334,11 @@ def on_gpu(count: int, tokens: int, every: int, repeats: int) -> None:
 def quality(folder: Path) -> None:
     """On the bundled set, by repetitions; on passages that were never seen; on two styles that never were."""
     import polars as pl
-    from rote.analysis.member.dataset import dataset_test
     from training import members
 
     import rote
+    from rote.analysis.member.dataset import dataset_test
+    from rote.progress import quiet
     from rote.store.member import DatasetTest, Measured
 
     def told(found: Measured) -> str:
@@ -364,7 +365,7 @@ def quality(folder: Path) -> None:
     unseen = rows.filter(~pl.col("label"))
 
     def tested(label: str, suspects: pl.DataFrame, others: pl.DataFrame) -> None:
-        found = dataset_test(suspects, others, names, seed=0, progress=None)
+        found = dataset_test(suspects, others, names, seed=0, progress=quiet)
         if not isinstance(found, DatasetTest):
             print(f"| {label} | {suspects.height} | {found} |")
             return

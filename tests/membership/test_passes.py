@@ -17,7 +17,8 @@ from transformers import AutoTokenizer
 
 from rote.errors import InputError, ModelError
 from rote.extraction.passes import HEAD_BYTES
-from rote.membership.passes import Reading, read_texts
+from rote.membership.options import Reading
+from rote.membership.passes import read_texts
 from rote.membership.scores import TextRead, scores_of
 from rote.models.base import BUNDLED
 from rote.models.huggingface import HuggingFaceModel

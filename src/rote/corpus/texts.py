@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import re
+from calendar import isleap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,7 @@ LABELS = {"member": True, "members": True, "non-member": False, "non-members": F
 """Words for a label; also the names of folders whose texts have it."""
 
 SAID = ("label", "group", "date")
-_DATE = re.compile(r"(-?\d{1,4})(?:-(\d\d)(?:-(\d\d))?)?(?:[T ].*)?")
+_DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,21 +121,23 @@ def _label(given: Any, where: str) -> bool:
 
 
 def _date(given: Any, where: str) -> str:
-    """A date as text, of which `year_of` can tell the year."""
-    text = given.isoformat() if hasattr(given, "isoformat") else str(given).strip()
+    """A date as text, without the time of day."""
+    text = re.sub(r"(?<=\d\d)[T ].*", "", given.isoformat() if hasattr(given, "isoformat") else str(given).strip())
     try:
         year_of(text)
-    except ValueError:
-        raise InputError(f"{where}: date is {given!r:.40}. Give YYYY, YYYY-MM or YYYY-MM-DD.") from None
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
     return text
 
 
 def year_of(date: str) -> float:
-    """A date as years and their parts; a ValueError where it is none."""
-    match = _DATE.fullmatch(date)
-    if match is None:
-        raise ValueError(date)
-    year, month, day = match.groups()
-    if not (1 <= int(month or 1) <= 12 and 1 <= int(day or 1) <= 31):
-        raise ValueError(date)
-    return int(year) + (int(month or 1) - 1) / 12 + (int(day or 1) - 1) / 372
+    """A date, YYYY, YYYY-MM or YYYY-MM-DD, as a year with the part of it that has passed: 2023-07 is about 2023.5."""
+    parts = _DATE.fullmatch(date)
+    try:
+        if parts is None:
+            raise ValueError
+        day = datetime.date(int(parts[1]), int(parts[2] or 1), int(parts[3] or 1))
+    except ValueError:
+        raise InputError(f"{date!r} is no date; write YYYY, YYYY-MM or YYYY-MM-DD.") from None
+    start = datetime.date(day.year, 1, 1)
+    return day.year + (day - start).days / (366 if isleap(day.year) else 365)

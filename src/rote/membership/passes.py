@@ -23,11 +23,11 @@ from rote.options import BatchSize, require_whole
 from rote.progress import Progress, quiet
 from rote.tokens import Example
 
+CACHE = 1 << 18
+"""Bytes of logits that a processor works on at once: several times faster than on 32 MiB of them."""
+
 FLOOR = -104.0
 """What lies so far below the likeliest token, in nats, has no probability that float32 can hold."""
-
-CACHE_BYTES = 1 << 20
-"""Of logits that are worked on at once on the CPU: five times faster than 32 MiB of them."""
 
 
 def read_texts(
@@ -85,8 +85,8 @@ def nothing_to_score(name: str, tokens: int) -> str:
     if not tokens:
         return f"{name} has no token, so there is nothing to score. Remove it."
     return (
-        f"{name} is one token with nothing before it, so there is nothing to score. Remove it, or have BOS before every "
-        f"text with {argument('bos', 'always')} where the tokenizer has one."
+        f"{name} is one token with nothing before it, so there is nothing to score. Remove it, or have BOS before "
+        f"every text with {argument('bos', 'always')} where the tokenizer has one."
     )
 
 
@@ -117,20 +117,18 @@ def expected(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor,
     values = logits.float()
     values = values - values.amax(-1, keepdim=True)
     own = values.gather(1, targets[:, None])
-    values = values.clamp(min=FLOOR)  # a probability of 0 times minus infinity is 0
+    values = values.clamp_(min=FLOOR)  # a probability of 0 times minus infinity is 0
     weights = values.exp()
     total = weights.sum(-1, keepdim=True)
     mean = (weights * values).sum(-1, keepdim=True) / total
-    variance = (weights * (values - mean).square()).sum(-1, keepdim=True) / total
+    variance = values.sub_(mean).square_().mul_(weights).sum(-1, keepdim=True) / total
     z_scores = torch.where(variance > 0, (own - mean) / variance.sqrt(), 0.0)
     return (own - total.log()).squeeze(1), z_scores.squeeze(1)
 
 
 def few_rows(logits: torch.Tensor, targets: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """On the CPU few rows at a time: what is worked out of them several times over then stays in its cache."""
-    rows = len(targets)
-    if logits.device.type == "cpu":
-        rows = max(1, CACHE_BYTES // (4 * logits.shape[-1]))
+    """On a processor few rows at a time: what is worked out of them several times over then stays in its cache."""
+    rows = max(1, CACHE // (4 * logits.shape[1])) if logits.device.type == "cpu" else len(targets)
     for start in range(0, len(targets), rows):
         yield logits[start : start + rows], targets[start : start + rows]
 

@@ -59,7 +59,7 @@ SCORES: tuple[Score, ...] = (
     Score("reference", "Reference", "mean log-prob less that under the reference model", "high", "reference"),
     Score("recall", "ReCaLL", "mean log-prob after a held-out prefix by that without it", "high", "prefix"),
     Score("best_window", "Best window", "largest log p_z of its windows", "high", "windows"),
-    Score("near_lower", "Near-verbatim", "log of a lower bound on its best window's near-verbatim p_z", "high", "windows"),
+    Score("near_lower", "Near-verbatim", "log of a lower bound on that window's near-verbatim p_z", "high", "windows"),
 )  # fmt: skip
 """Every score, in the order in which they are shown."""
 

@@ -1,0 +1,107 @@
+"""Texts dealt into parts by group, and scores put together with weights that are fitted on some of the texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from rote.analysis.member.measures import Bools, Floats, Ints, Texts
+from rote.errors import InputError
+from rote.membership.scores import BY_NAME
+
+FOLDS = 5
+EXTRACTED = ("best_window", "near_lower")
+"""Scores that may be -inf; they are not put together with others."""
+
+PENALTY = 0.1
+"""Of the weights, where every score has a variance of 1."""
+
+TAILS = (0.025, 0.975)
+"""Scores beyond these quantiles are taken for them."""
+
+LARGEST = 1e300
+
+
+def oriented(rows: pl.DataFrame, names: Sequence[str]) -> Floats:
+    """[texts, scores], all so that large means seen."""
+    table = np.empty((rows.height, len(names)))
+    for place, name in enumerate(names):
+        column = rows[name]
+        values = column.cast(pl.Float64).to_numpy()
+        if column.null_count() or np.isnan(values).any():
+            raise InputError(f"the score {name!r} has no value for some of the texts; leave it out, or these texts.")
+        table[:, place] = values * BY_NAME[name].sign
+    return table
+
+
+def deal(texts: Texts, seed: int, most: int = FOLDS) -> Ints | None:
+    """For each text its part, 0, 1, ...: every part has groups of both classes; None where not even two can.
+
+    Groups are dealt out in the order of their sizes, each to the part that has least of its classes.
+    """
+    rng = np.random.default_rng(seed)
+    sizes = np.zeros((int(texts.group.max(initial=-1)) + 1, 2))
+    np.add.at(sizes, (texts.group, texts.member.astype(np.int64)), 1)
+    shuffled = rng.permutation(len(sizes))
+    order = shuffled[np.argsort(-sizes[shuffled].sum(1), kind="stable")]
+    total = sizes.sum(0)
+    for parts in range(min(most, texts.fewest), 1, -1):
+        part, held = np.zeros(len(sizes), dtype=np.int64), np.zeros((parts, 2))
+        for group in order:
+            crowded = (held * sizes[group] / total**2).sum(1)
+            part[group] = np.lexsort((held.sum(1), crowded))[0]
+            held[part[group]] += sizes[group]
+        if held.all():
+            return part[texts.group]
+    return None
+
+
+def scaled(scores: Floats, on: Ints) -> Floats:
+    """Scores with their tails cut, by mean and deviation, as those of the texts `on` say; 0 where these are all one."""
+    low, high = np.quantile(np.clip(scores[on], -LARGEST, LARGEST), TAILS, axis=0)
+    half = high / 2 - low / 2
+    flat = ~(half > 0)
+    within = (np.clip(scores, low, high) - (high / 2 + low / 2)) / np.where(flat, 1.0, half)  # in [-1, 1]
+    mean, deviation = within[on].mean(0), within[on].std(0)
+    flat |= ~(deviation > 1e-9)
+    standard: Floats = np.where(flat, 0.0, (within - mean) / np.where(flat, 1.0, deviation))
+    return standard
+
+
+def weigh(scores: Floats, member: Bools) -> Floats:
+    """The weights that tell members from others best, by ridge regression: none is negative, and they sum to 1.
+
+    A score can count only in the direction that means seen: texts that the model finds more surprising than others are
+    no evidence that it saw them. Where no score points there, all count alike.
+    """
+    from scipy.linalg import solve_triangular
+    from scipy.optimize import nnls
+
+    one, other = scores[member], scores[~member]
+    apart = (one.mean(0) - other.mean(0)) / 2
+    spread = (one.T @ one / len(one) + other.T @ other / len(other)) / 2
+    middle = (one.mean(0) + other.mean(0)) / 2
+    root = np.linalg.cholesky(spread - np.outer(middle, middle) + PENALTY * np.eye(len(apart)))
+    weights, _ = nnls(root.T, solve_triangular(root, apart, lower=True))
+    total = float(weights.sum())
+    even: Floats = np.full(len(apart), 1 / len(apart))
+    return weights / total if total > 1e-12 else even
+
+
+def aligned(scores: Floats, member: Bools, part: Ints) -> Floats:
+    """Scores that were fitted for each part by itself, as ranks in their part: in [0, 1], to be compared between parts.
+
+    The rank is the mean of that among the part's members and that among its non-members, so that a part with more of
+    one kind than others does not stand above or below them. The order within a part stays; and where labels tell
+    nothing, the AUROC over all parts is 0.5 on the mean.
+    """
+    ranks = np.zeros(len(scores))
+    for number in np.unique(part):
+        own = part == number
+        for which in (own & member, own & ~member):
+            beside = np.sort(scores[which])
+            below = np.searchsorted(beside, scores[own], "left") + np.searchsorted(beside, scores[own], "right")
+            ranks[own] += below / (4 * len(beside))
+    return ranks

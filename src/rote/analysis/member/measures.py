@@ -1,0 +1,188 @@
+"""How well scores tell members from non-members: AUROC, TPR at an FPR, F-beta, and intervals by bootstrap.
+
+Scores are oriented: large means member. A threshold calls every text with at least that score a member, so texts with
+equal scores are called together, and no curve goes through a point that no threshold reaches.
+
+The bootstrap draws groups where there are any, all their texts together, and texts of each class otherwise; what was
+fitted or chosen stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rote.odds import wilson
+from rote.store.member import Measured, Roc
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+BETA = 0.1
+RESAMPLES = 2000
+LEVEL = 0.95
+CORNERS = 200
+"""So many corners of a curve are kept, about."""
+
+_PER = round(1 / BETA**2)
+
+_CHUNK = 8_000_000
+"""Numbers that a chunk of resamples may hold."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ladder:
+    """The thresholds of a score, from the highest down: `order` sorts the texts, `ends` are the last of equal ones."""
+
+    order: Ints
+    ends: Ints
+    member: Bools
+
+    @classmethod
+    def of(cls, scores: Floats, member: Bools) -> Ladder:
+        order = np.argsort(-scores, kind="stable")
+        ordered = scores[order]
+        return cls(order, np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(scores) - 1), member)
+
+    def counts(self, weights: Ints | None = None) -> tuple[Ints, Ints]:
+        """True and false positives at each threshold; [resamples, thresholds] where texts count `weights` times."""
+        member = self.member[self.order]
+        own = np.ones(len(member), dtype=np.int64) if weights is None else weights[..., self.order]
+        found, all_called = np.cumsum(own * member, axis=-1), np.cumsum(own, axis=-1)
+        found, all_called = found[..., self.ends], all_called[..., self.ends]
+        return found, all_called - found
+
+
+def auroc(found: Ints, wrong: Ints) -> Floats:
+    """The share of pairs of a member and a non-member in which the member has the larger score; equal ones count half.
+
+    From the counts of a ladder.
+    """
+    rise = np.diff(found, axis=-1, prepend=0)
+    before = np.concatenate([np.zeros_like(wrong[..., :1]), wrong[..., :-1]], axis=-1)
+    lower = 2 * wrong[..., -1:] - wrong - before  # twice the non-members below, those beside counted half
+    won: Floats = (rise * lower).sum(-1) / (2.0 * found[..., -1] * wrong[..., -1])
+    return won
+
+
+def tpr_at(found: Ints, wrong: Ints, one_in: int) -> Floats:
+    """The largest share of the members found where at most one in so many non-members is taken for one.
+
+    0 where every threshold takes more.
+    """
+    allowed = wrong[..., -1:] // one_in
+    best = np.where(wrong <= allowed, found, 0).max(-1)
+    share: Floats = best / found[..., -1]
+    return share
+
+
+def f_beta(found: Floats | Ints, called: Floats | Ints, members: Floats | Ints) -> Floats:
+    """The F-beta of so many found among those called; 0 where nothing is called."""
+    score: Floats = (_PER + 1) * found / (members + _PER * called)  # of whole numbers, so what is equal stays equal
+    return score
+
+
+def threshold(scores: Floats, member: Bools) -> float:
+    """The score from which on F-beta is largest; the highest of several that are as good."""
+    ladder = Ladder.of(scores, member)
+    found, wrong = ladder.counts()
+    best = int(np.argmax(f_beta(found, found + wrong, found[-1])))
+    return float(scores[ladder.order[ladder.ends[best]]])
+
+
+def roc(name: str, scores: Floats, member: Bools) -> Roc:
+    """The curve's corners: the first hundred, those at 0.1, 1 and 10%, and others spread over the log of the FPR."""
+    found, wrong = Ladder.of(scores, member).counts()
+    tp, fp = np.append(0, found), np.append(0, wrong)
+    run, rise = np.diff(fp), np.diff(tp)
+    turns = run[:-1] * rise[1:] != run[1:] * rise[:-1]
+    kept = np.flatnonzero(np.concatenate([[True], turns, [True]]))
+    if len(kept) > CORNERS:
+        first, rest = kept[: CORNERS // 2], kept[CORNERS // 2 :]
+        total = fp[-1]
+        levels = np.geomspace(max(int(fp[rest[0]]), 1), total, CORNERS // 2 - 5)
+        levels = np.concatenate([levels, [total // 1000, total // 100, total // 10]])
+        last = np.searchsorted(fp[rest], levels, side="right") - 1
+        kept = np.unique(np.concatenate([first, rest[last[last >= 0]], kept[-1:]]))
+    return Roc(name=name, fpr=(fp[kept] / fp[-1]).tolist(), tpr=(tp[kept] / tp[-1]).tolist())
+
+
+# --- groups, and resamples of them
+
+
+def codes(groups: pl.Series) -> tuple[Ints, int | None]:
+    """For each text the number of its group, 0, 1, ..., and how many there are: None where no text has one.
+
+    A text without a group is one by itself.
+    """
+    if groups.null_count() == len(groups):
+        return np.arange(len(groups)), None
+    own = [("", str(place)) if group is None else ("group", group) for place, group in enumerate(groups)]
+    numbers: dict[tuple[str, str], int] = {}
+    coded = np.array([numbers.setdefault(key, len(numbers)) for key in own])
+    return coded, len(numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """Which texts are members, and of which group each is; `grouped`: whether there are any groups."""
+
+    member: Bools
+    group: Ints
+    grouped: bool
+
+    def units(self, which: Bools) -> int:
+        """Of how many groups, or texts, these are."""
+        return len(np.unique(self.group[which]))
+
+    @cached_property
+    def fewest(self) -> int:
+        """Groups or texts of the class that has fewer."""
+        return min(self.units(self.member), self.units(~self.member))
+
+    def resamples(self, seed: int, count: int = RESAMPLES) -> Iterator[Ints]:
+        """How often each text is drawn: chunks of [resamples, texts]. One that lacks a class is drawn again."""
+        rng = np.random.default_rng(seed)
+        step = max(1, _CHUNK // max(len(self.member), 1))
+        for start in range(0, count, step):
+            yield self._drawn(rng, min(step, count - start))
+
+    def _drawn(self, rng: np.random.Generator, count: int) -> Ints:
+        if not self.grouped:
+            weights = np.zeros((count, len(self.member)), dtype=np.int64)
+            for own in (self.member, ~self.member):
+                weights[:, own] = _draws(rng, count, int(own.sum()))
+            return weights
+        weights = _draws(rng, count, int(self.group.max()) + 1)[:, self.group]
+        while (lacking := ~(weights[:, self.member].any(1) & weights[:, ~self.member].any(1))).any():
+            weights[lacking] = _draws(rng, int(lacking.sum()), int(self.group.max()) + 1)[:, self.group]
+        return weights
+
+    def bootstrap(self, statistics: Callable[[Ints], Floats], seed: int) -> Floats:
+        """[resamples, statistics]; `statistics` has [resamples, statistics] for the weights of a chunk."""
+        return np.concatenate([statistics(weights) for weights in self.resamples(seed)])
+
+
+def measured(value: float, drawn: Floats, units: int) -> Measured:
+    """A number with the interval of what was drawn; a resample in which it has no value (NaN) says nothing.
+
+    `units`: the groups or texts that it rests on, for Wilson's interval where all resamples agree.
+    """
+    drawn = drawn[~np.isnan(drawn)]
+    if not drawn.size or np.ptp(drawn) < 1e-12:
+        value = min(max(value, 0.0), 1.0)
+        return Measured(value=value, interval=list(wilson(value * units, units)), bound=True)
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Measured(value=value, interval=[float(low), float(high)])
+
+
+def _draws(rng: np.random.Generator, count: int, of: int) -> Ints:
+    """How often each of so many is among as many draws with replacement; [count, of]."""
+    drawn = rng.integers(of, size=(count, of)) + np.arange(count)[:, None] * of
+    return np.bincount(drawn.ravel(), minlength=count * of).reshape(count, of)
