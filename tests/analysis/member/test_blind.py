@@ -79,7 +79,7 @@ def test_lengths_alone_tell() -> None:
 @pytest.mark.parametrize("grouped", [False, True])
 def test_labels_drawn_at_random_come_to_a_half(grouped: bool) -> None:
     """600 labelings each, of 60 passages: a mean of 0.498 and 0.502, with a standard error of 0.004."""
-    count, labelings = 60, 100 if all_cases() else 12
+    count, labelings = 60, 100 if all_cases() else 8
     rng = np.random.default_rng(0)
     features = blind.features(passages(count, 120), [None] * count)
     found = []

@@ -56,7 +56,7 @@ def test_a_text_that_is_drawn_twice_counts_twice(data: st.DataObject, members: l
     size = len(scores)
     weights = np.array(data.draw(st.lists(st.lists(st.integers(0, 3), min_size=size, max_size=size), min_size=1, max_size=3)))
     weights[:, [0, len(members)]] += 1  # neither class is lacking
-    counts = Ladder.of(scores, member).counts(weights)
+    counts = Ladder.of(scores, member).counts(weights.T)
     for row, own in enumerate(weights):
         one = [score for score, times in zip(members, own, strict=False) for _ in range(times)]
         other = [score for score, times in zip(others, own[len(members) :], strict=True) for _ in range(times)]
@@ -126,7 +126,7 @@ def test_a_text_without_a_group_is_one_by_itself() -> None:
 
 def test_texts_are_drawn_by_class_where_there_are_no_groups() -> None:
     texts = Texts(np.array([True] * 3 + [False] * 5), np.arange(8), grouped=False)
-    weights = np.concatenate(list(texts.resamples(0)))
+    weights = np.concatenate(list(texts.resamples(0)), axis=1).T
     assert weights.shape == (RESAMPLES, 8)
     assert (weights[:, :3].sum(1) == 3).all()
     assert (weights[:, 3:].sum(1) == 5).all()
@@ -136,7 +136,7 @@ def test_texts_are_drawn_by_class_where_there_are_no_groups() -> None:
 def test_groups_are_drawn_whole_and_both_classes_are_always_there() -> None:
     group = np.array([0, 0, 0, 1, 2, 2, 3])
     member = np.array([True, True, True, False, False, False, False])
-    weights = np.concatenate(list(Texts(member, group, grouped=True).resamples(0)))
+    weights = np.concatenate(list(Texts(member, group, grouped=True).resamples(0)), axis=1).T
     assert (weights[:, 0] == weights[:, 1]).all()
     assert (weights[:, 4] == weights[:, 5]).all()
     assert weights[:, member].any(1).all()
