@@ -76,7 +76,7 @@ def weigh(scores: Floats, member: Bools) -> Floats:
     Both classes count the same, however many texts they have. A weight may be negative: of two scores that are alike in
     what makes a text hard, the difference tells more. But texts that the model finds more surprising than others are no
     evidence that it saw them, however well that tells them apart. So where more of the difference comes from scores
-    that count against the direction that means seen than from those that count in it, all count alike, in that direction.
+    that count against the direction that means seen than from those that count in it, all count alike, and in it.
     """
     one, other = scores[member], scores[~member]
     apart = one.mean(0) - other.mean(0)
