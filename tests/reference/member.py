@@ -48,10 +48,10 @@ def threshold(members: Sequence[float], others: Sequence[float]) -> float:
 
 def random_f_beta(members: int, others: int) -> Fraction:
     """The mean over all ways to call each text a member or not."""
-    total = Fraction(0)
+    total: Fraction = Fraction(0)
     for calls in product((False, True), repeat=members + others):
         total += f_beta(sum(calls[:members]), sum(calls[members:]), members)
-    return total / 2 ** (members + others)
+    return Fraction(total, 2 ** (members + others))
 
 
 def random_tpr(others: int, one_in: int) -> Fraction:

@@ -35,7 +35,7 @@ def table(
     repetitions: Sequence[int | None] | None = None,
     names: Sequence[str] = NAMES,
 ) -> pl.DataFrame:
-    """A row per shift: how far all its scores lie in the direction that means seen; what makes a text hard they share."""
+    """A row per shift: how far its scores lie in the direction that means seen. What makes a text hard they share."""
     rng = np.random.default_rng(seed)
     count = len(shifts)
     hard = rng.normal(size=count)

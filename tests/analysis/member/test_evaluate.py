@@ -200,8 +200,8 @@ def test_too_few_groups_are_a_sentence() -> None:
     group = ["a"] * 5 + [None] * 5
     said = run(table([0.0] * 10, seed=0, label=[True] * 5 + [False] * 5, group=group))
     assert said == (
-        "An evaluation needs members of at least 2 groups and non-members of 2, in parts that share no group; there are "
-        "5 members of 1 group and 5 non-members of 5 groups."
+        "An evaluation needs members of at least 2 groups and non-members of 2, in parts that share no group; there "
+        "are 5 members of 1 group and 5 non-members of 5 groups."
     )
 
 

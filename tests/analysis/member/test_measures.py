@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from rote.analysis.member.measures import (
     CORNERS,
     RESAMPLES,
+    Bools,
+    Floats,
     Ladder,
     Texts,
     auroc,
@@ -35,7 +37,7 @@ ANY = st.one_of(VALUES, st.floats(allow_nan=False))
 SCORES = st.lists(VALUES, min_size=1, max_size=12) | st.lists(ANY, min_size=1, max_size=12)
 
 
-def both(members: list[float], others: list[float]) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def both(members: list[float], others: list[float]) -> tuple[Floats, Bools]:
     return np.array(members + others), np.arange(len(members) + len(others)) < len(members)
 
 

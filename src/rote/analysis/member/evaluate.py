@@ -53,7 +53,8 @@ def evaluate(
 ) -> Evaluation | str:
     """The scores `names` of labelled texts against their labels; a sentence where there is too little to tell.
 
-    Simulated, the blind baseline and `combined` have an AUROC of 0.5 on the mean where labels are drawn at random.
+    Where labels are drawn at random the blind baseline's AUROC is a half on the mean, with groups and without (see
+    tests/analysis/member/test_blind.py).
     """
     kept = matched(rows, match, seed)
     member = kept["label"].to_numpy().astype(np.bool_)

@@ -71,12 +71,12 @@ def scaled(scores: Floats, on: Ints) -> Floats:
 
 
 def weigh(scores: Floats, member: Bools) -> Floats:
-    """The weights that tell members from others best, by ridge regression with both classes as large; 1 in all, unsigned.
+    """The weights that tell members from others best, by ridge regression; without their signs they sum to 1.
 
-    A weight may be negative: of two scores that are alike in what makes a text hard, the difference tells more. But texts
-    that the model finds more surprising than others are no evidence that it saw them, however well that tells them
-    apart. So where more of the difference comes from scores that count against the direction that means seen than from
-    scores that count in it, all count alike, in that direction.
+    Both classes count the same, however many texts they have. A weight may be negative: of two scores that are alike in
+    what makes a text hard, the difference tells more. But texts that the model finds more surprising than others are no
+    evidence that it saw them, however well that tells them apart. So where more of the difference comes from scores
+    that count against the direction that means seen than from those that count in it, all count alike, and in it.
     """
     one, other = scores[member], scores[~member]
     apart = one.mean(0) - other.mean(0)
@@ -86,7 +86,8 @@ def weigh(scores: Floats, member: Bools) -> Floats:
     comes_from = weights * apart
     if not comes_from[weights > 0].sum() > comes_from[weights < 0].sum():
         weights = np.ones(len(apart))
-    return weights / np.abs(weights).sum()
+    weights /= np.abs(weights).sum()
+    return weights
 
 
 def aligned(scores: Floats, member: Bools, part: Ints) -> Floats:

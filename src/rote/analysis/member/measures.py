@@ -5,9 +5,9 @@ equal scores are called together, and no curve goes through a point that no thre
 
 The bootstrap draws groups where there are any, all their texts together, and texts of each class otherwise; what was
 fitted or chosen stays as it is. Its 95% intervals of the AUROC held the truth in 91 to 95% of simulated sets with 20
-normal scores a class, in 93 to 96% with 50, and in 94 to 95% with 200, where those of the TPR at 1% did in 92 to 97%. With
-groups of 10 texts that are alike (intraclass correlation 0.5), it was 93% for 10 or 20 groups a class, 89% for 5 and 77% for
-3: intervals of few groups are too narrow.
+normal scores a class, in 93 to 96% with 50, and in 94 to 95% with 200, where those of the TPR at 1% did in 92 to 97%.
+With groups of 10 texts that are alike (intraclass correlation 0.5), it was 93% for 10 or 20 groups a class, 89% for 5
+and 77% for 3: intervals of few groups are too narrow.
 """
 
 from __future__ import annotations
