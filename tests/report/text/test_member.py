@@ -155,7 +155,9 @@ def test_facts_say_how_texts_were_read_and_what_it_cost(stored: StoredMembership
     said = dict(facts(stored.manifest, stored.summary, "ab" * 32))
     assert "texts in several windows of 1,024 tokens, which begin 512 apart" in said["Read"]
     assert "Nothing is cut off" in said["Read"]
-    assert said["ReCaLL"] == "h024 stands before every text, and is left out of every evaluation and test"
+    assert (
+        said["ReCaLL"] == "h024 stands before every text, 12 of 19 tokens; it is left out of every evaluation and test"
+    )
     assert "shorter than one have no number" in said["Extraction"]
     assert re.match(r"token evaluations: the texts \d+, them in lowercase \d+, them after the prefix", said["Cost"])
     assert "12 members, 12 non-members; dealt into 5 parts by 7 groups" in said["Evaluated"]

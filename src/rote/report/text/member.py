@@ -94,14 +94,14 @@ def lede(summary: MemberSummary) -> list[str]:
     """What the headline means; what speaks against it comes first."""
     evaluation, test = summary.evaluation, summary.test
     if evaluation is None and test is None:
-        return [*filter(None, (summary.not_evaluated, summary.not_tested)), ALONE]
+        return [*(numbers.name(why) for why in (summary.not_evaluated, summary.not_tested) if why), ALONE]
     said = [] if evaluation is None else [confound(evaluation), picked(evaluation)]
     if evaluation is None and summary.not_evaluated:
-        said.append(summary.not_evaluated)
+        said.append(numbers.name(summary.not_evaluated))
     if test is not None:
         said.append(verdict(test))
     elif summary.not_tested:
-        said.append(f"The texts were not tested as a whole: {_lowered(summary.not_tested)}")
+        said.append(f"The texts were not tested as a whole. {numbers.name(summary.not_tested)}")
     return said
 
 
@@ -179,7 +179,7 @@ def blind_words(evaluation: Evaluation) -> list[str]:
     ]
     for names, kind in ((found.for_members, "members"), (found.for_non_members, "non-members")):
         if names:
-            said.append(f"What speaks most for {kind}: {', '.join(f'“{numbers.name(name)}”' for name in names)}.")
+            said.append(f"What speaks most for {kind}: {', '.join(numbers.name(name) for name in names)}.")
     return said
 
 
@@ -320,9 +320,17 @@ def _read(manifest: MemberManifest, summary: MemberSummary) -> str:
 def _prefix(manifest: MemberManifest) -> str:
     names = ", ".join(numbers.name(name) for name in manifest.prefix)
     one = len(manifest.prefix) == 1
+    fit, whole = manifest.prefix_tokens, manifest.prefix_whole
+    cut = ""
+    if fit is not None and whole is not None:
+        cut = (
+            f", {numbers.count(fit)} of {numbers.counted(whole, 'token')}"
+            if fit < whole
+            else (f", {numbers.counted(whole, 'token')}")
+        )
     return (
-        f"{names} {'stands' if one else 'stand'} before every text, and {'is' if one else 'are'} left out of every "
-        "evaluation and test"
+        f"{names} {'stands' if one else 'stand'} before every text{cut}; {'it is' if one else 'they are'} left out of "
+        "every evaluation and test"
     )
 
 
