@@ -273,7 +273,7 @@ def _shaded_caption(rows: pl.DataFrame, order: Sequence[int], shaded: Sequence[i
         )
     marks = numbers.marks_in(rows["text"][row] for row in shaded)
     return (
-        f"{which}, in the order of {title_of(by)}. The darker a token, the more it surprised the model: "
-        "-log p, in nats. Point at one to read its number and its surprise. What has no score is plain."
+        f"{which}, in the order of {title_of(by)}. The stronger its colour, the more a token surprised the "
+        "model: -log p, in nats. Point at one to read its number and its surprise. What has no score is plain."
         + (f" {marks}." if marks else "")
     )
