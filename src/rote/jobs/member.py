@@ -18,9 +18,9 @@ from rote.corpus.texts import LabelledText, Texts, labelled_texts
 from rote.errors import InputError, argument
 from rote.jobs.engine import run_folder, shard_size
 from rote.jobs.open import Membership
-from rote.membership.options import Reading
+from rote.membership.options import Reading, longest_window
 from rote.membership.scores import named
-from rote.models.base import BUNDLED, BUNDLED_MEMBERS, LogitModel, ModelOptions, load, with_logits
+from rote.models.base import BUNDLED, BUNDLED_MEMBERS, LogitModel, ModelOptions, TokenModel, load, with_logits
 from rote.options import Batch, Option, Out, Seed, require_flag, require_kind, require_whole, typed_path
 from rote.progress import Progress, quiet, stopping
 from rote.store.files import FORMAT, digest, line, locked, now
@@ -70,7 +70,8 @@ def member(
     extract: Annotated[bool, Option("Also the likeliest window of each text, and what comes near it.")] = False,
     reading: Reading = Reading(),
     match: Annotated[
-        Sequence[Match], Option("Make members and non-members alike by length, date or length,date.", parse=typed_match)
+        Sequence[Match],
+        Option("Make members and non-members alike by length, date or length,date.", default="none", parse=typed_match),
     ] = (),
     seed: Seed = 0,
     batch_size: Batch = "auto",
@@ -84,11 +85,16 @@ def member(
     `held_out`, or labels, the dataset test asks whether the model saw the texts at all. `reference`: another model,
     loaded or by name. A folder that holds part of this run is continued.
     """
+    require_kind("model", model, TokenModel, "a model that rote.load gives")
     with_logits(model, "membership inference")
     for name, flag in (("quick", quick), ("extract", extract)):
         require_flag(name, flag)
     require_kind("reading", reading, Reading, "a rote.Reading")
     _check_match(match)
+    require_whole("shots", shots)
+    require_whole("seed", seed, 0)
+    if batch_size != "auto":
+        require_whole("batch_size", batch_size)
     tell = progress or quiet
     own, name = labelled_texts(texts, "texts", text_column=text_column, progress=tell)
     if texts == BUNDLED_MEMBERS and not _is_bundled(model):
@@ -96,21 +102,26 @@ def member(
             f"the bundled texts are labelled by what the bundled model saw, not {model.identity().name}. Give texts "
             "whose labels are about it, or none."
         )
-    held = [] if held_out is None else labelled_texts(held_out, "held_out", text_column=text_column, progress=tell)[0]
+    held, held_name = (
+        ([], "") if held_out is None else labelled_texts(held_out, "held_out", text_column=text_column, progress=tell)
+    )
     _refuse_both(own, held)
+    _check_matched(own, match)
     from rote.membership.texts import plan_of
 
+    if extract:
+        _check_room(model)
     other = None if reference is None else _reference(reference, model, tell)
     every = [_stored("texts", text) for text in own] + [_stored("held_out", text) for text in held]
-    before = [] if quick else _drawn(every, require_whole("shots", shots), require_whole("seed", seed, 0))
+    before = [] if quick else _drawn(every, shots, seed)
     folder = run_folder(out, name, model)
     with stopping(lambda: _left(folder)):
         plan = plan_of(
-            model, [text.text for text in every], [text.id for text in every], reference=other,
+            model, [text.text for text in every], [_called(text) for text in every], reference=other,
             before=[text.text for text in before], lowercase=not quick, extract=extract, reading=reading,
             batch_size=batch_size,
         )  # fmt: skip
-        sources = _source(name, own), _source(_name(held_out), held) if held else None
+        sources = _source(name, own), _source(held_name, held) if held else None
         manifest = _manifest(plan, sources, [text.id for text in before], match, seed)
         with locked(folder):
             begin(folder, manifest, text_lines(every))
@@ -127,6 +138,27 @@ def member(
 def _check_match(match: Sequence[str]) -> None:
     if isinstance(match, str) or not set(match) <= {"length", "date"}:
         raise InputError(f"{argument('match')} must be of 'length' and 'date', as in ['length'], not {match!r}.")
+
+
+def _check_room(model: LogitModel) -> None:
+    from rote.membership.windows import PREFIX, SUFFIX
+
+    room = longest_window(model)
+    if room < PREFIX + SUFFIX:
+        raise InputError(
+            f"{argument('extract')} takes windows of {PREFIX + SUFFIX} tokens, and the model's context has room for "
+            f"{room}. Leave it out."
+        )
+
+
+def _check_matched(own: Sequence[LabelledText], match: Sequence[Match]) -> None:
+    """Refuse, before anything is read, what could not be matched in the end."""
+    labelled = [text for text in own if text.label is not None]
+    if match and not labelled:
+        raise InputError(f"{argument('match')} makes members and non-members alike, and no text has a label.")
+    undated = next((text for text in labelled if text.date is None), None)
+    if "date" in match and undated is not None:
+        raise InputError(f"text {undated.id!r} has no date to match by. Give it one, or match by length alone.")
 
 
 def _is_bundled(model: LogitModel) -> bool:
@@ -174,10 +206,6 @@ def _drawn(every: Sequence[StoredText], shots: int, seed: int) -> list[StoredTex
     return random.Random(seed).sample(pool, shots) if len(pool) > shots else []
 
 
-def _name(held_out: Texts | None) -> str:
-    return str(held_out) if isinstance(held_out, str | Path) else "held-out texts"
-
-
 def _source(name: str, texts: Sequence[LabelledText]) -> TextsSource:
     known = b"".join(map(line, texts)).decode("utf-8", "surrogatepass")
     return TextsSource(name=name, sha256=digest(known), texts=len(texts))
@@ -188,6 +216,10 @@ def _stored(part: Part, text: LabelledText) -> StoredText:
         part=part, id=text.id, text=text.text, label=text.label, group=text.group, date=text.date,
         repetitions=text.repetitions,
     )  # fmt: skip
+
+
+def _called(text: StoredText) -> str:
+    return f"{'held-out ' if text.part == 'held_out' else ''}text {text.id!r}"
 
 
 def _left(folder: Path) -> str:
