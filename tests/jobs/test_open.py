@@ -18,20 +18,21 @@ import pytest
 from rich.console import Console
 
 import rote
-from rote import BenchScore, Reconstruction, Run, RunError, SavedComparison, Sweep
+from rote import BenchScore, Membership, Reconstruction, Run, RunError, SavedComparison, Sweep
 from rote.cli.screen import print_summary
 from rote.corpus.bench import Guess, write_guesses, write_ids
 from rote.store.seal import read_seal
 from rote.store.table import read_shard
 from tests.cli.command import rote_here
 from tests.jobs.support import SIZES, files
+from tests.report.members import membership
 from tests.seals import reseal, unfinish
 
 pytest.importorskip("matplotlib")
 SEED = "Alice was beginning to get very tired of sitting by her sister on the"
 KINDS: dict[str, type[Any]] = {
     "run": Run, "scored": Run, "near": Run, "sweep": Sweep, "comparison": SavedComparison,
-    "reconstruction": Reconstruction, "bench": BenchScore,
+    "reconstruction": Reconstruction, "bench": BenchScore, "membership": Membership,
 }  # fmt: skip
 
 
@@ -55,6 +56,7 @@ def remake(model: Any, text: str, tmp_path_factory: pytest.TempPathFactory) -> d
         "sweep": lambda out: rote.sweep(model, examples, out=out, prefixes=[4, 8]),
         "comparison": lambda out: rote.compare([runs / "one", runs / "two"]).write(out),
         "bench": lambda out: rote.bench.score(runs / "guesses.csv", answers=runs / "answers.npy", out=out),
+        "membership": lambda out: rote.open(membership(out).folder).report(),
         "reconstruction": lambda out: rote.reconstruct(
             model, SEED, out=out, truth=truth, writing=rote.Writing(tokens=40, step=5, beams=1, context_tokens=30)
         ),
@@ -128,7 +130,7 @@ def test_every_json_file_says_its_format(made: Path) -> None:
     names = ("manifest.json", "summary.json", "sweep.json", "comparison.json", "score.json", "seal.json")
     found = [path for name in names for path in made.rglob(name)]
     assert Counter(path.name for path in found) == {
-        "manifest.json": 6, "summary.json": 6, "sweep.json": 1, "comparison.json": 1, "score.json": 1, "seal.json": 9,
+        "manifest.json": 7, "summary.json": 7, "sweep.json": 1, "comparison.json": 1, "score.json": 1, "seal.json": 10,
     }  # fmt: skip
     assert {json.loads(path.read_text())["format"] for path in found} == {6}
 

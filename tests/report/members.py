@@ -112,6 +112,8 @@ def membership(
         reference_window=512 if reference else None,
         reference_stride=256 if reference else None,
         prefix=prefix,
+        prefix_tokens=12 if prefix else None,
+        prefix_whole=19 if prefix else None,
         extracted=Extracted(prefix=10, suffix=10, every=5, scheme="temperature=1 top_k=40", tolerance=2)
         if extract
         else None,
@@ -246,7 +248,7 @@ def _evaluation(manifest: MemberManifest, rows: Sequence[Row], blind: Confound) 
         ],
         blind=Blind(
             features=["words", "character n-grams", "length", "date"],
-            for_members=["whale", "<b>upon</b>"],
+            for_members=["word 'whale'", "characters '<b>'"],
             for_non_members=["date", "length"],
             explained=max(0.0, min(1.0, (without - 0.5) / (areas[best] - 0.5))),
         ),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rote.report.text.member import area, check, confound, facts, headline, lede, picked, row_of, verdict
+from rote.report.text.member import area, check, confound, facts, headline, lede, picked, row_of, sides, verdict
 from rote.report.text.membertables import areas, meanings, spread_table, thresholds
 from rote.store.member import Evaluation, FalsePositives, Measured, MemberSummary
 from rote.store.membership import StoredMembership
@@ -88,7 +88,16 @@ def test_scores_at_chance_are_said_to_be(summary: MemberSummary) -> None:
     nothing = "No score here tells members from non-members better than chance may."
     assert confound(evaluated(summary, (0.55, 0.45, 0.6), (0.5, 0.4, 0.6), (0.05, -0.1, 0.2))) == nothing
     differing = confound(evaluated(summary, (0.55, 0.45, 0.6), (0.9, 0.8, 0.95), (-0.35, -0.4, -0.2)))
-    assert differing.startswith(f"{nothing} Without any model, words, ")
+    assert differing.startswith(
+        f"{nothing} Yet members and non-members differ by themselves: without any model, words, "
+    )
+    other_way = evaluated(summary, (0.2, 0.1, 0.4), (0.5, 0.4, 0.6), (-0.3, -0.4, -0.2))
+    assert confound(other_way) == f"{nothing} All point the other way: members surprise the model more."
+    said = headline(replace(summary, evaluation=other_way))
+    assert re.match(
+        r"No score tells members from non-members: .*, the best, has AUROC 0\.200 \(0\.100 to 0\.400\); ", said
+    )
+    assert "without any model, AUROC is 0.500" in said
 
 
 def test_the_best_was_picked_after_looking(summary: MemberSummary) -> None:
@@ -119,6 +128,13 @@ def test_a_check_that_finds_too_much_is_told(summary: MemberSummary, combined: i
     assert f"in {combined} of 200 trials, and a single split in {single} of 200" in check(test)
     assert check(test).endswith("That is too often.") == often
     assert ("not to be relied on here" in verdict(test)) == often
+
+
+def test_a_test_says_what_is_tested_against_what(stored: StoredMembership) -> None:
+    manifest, summary = stored.manifest, stored.summary
+    assert sides(manifest, summary) == "Suspect: the members; held out: unseen.jsonl."
+    assert sides(replace(manifest, held_out=None), summary) == "Suspect: the members; held out: the non-members."
+    assert sides(manifest, replace(summary, members=0)).startswith("Suspect: all texts;")
 
 
 def test_scores_alone_are_no_evidence(tmp_path: Path) -> None:
@@ -155,7 +171,9 @@ def test_facts_say_how_texts_were_read_and_what_it_cost(stored: StoredMembership
     said = dict(facts(stored.manifest, stored.summary, "ab" * 32))
     assert "texts in several windows of 1,024 tokens, which begin 512 apart" in said["Read"]
     assert "Nothing is cut off" in said["Read"]
-    assert said["ReCaLL"] == "h024 stands before every text, and is left out of every evaluation and test"
+    assert (
+        said["ReCaLL"] == "h024 stands before every text, 12 of 19 tokens; it is left out of every evaluation and test"
+    )
     assert "shorter than one have no number" in said["Extraction"]
     assert re.match(r"token evaluations: the texts \d+, them in lowercase \d+, them after the prefix", said["Cost"])
     assert "12 members, 12 non-members; dealt into 5 parts by 7 groups" in said["Evaluated"]

@@ -77,7 +77,7 @@ def _roc(evaluation: Evaluation, made: str) -> Figure:
             f"ROC curves of {numbers.counted(evaluation.members, 'member')} and "
             f"{numbers.counted(evaluation.non_members, 'non-member')}, both axes logarithmic. The further up on the "
             "left, the more members are found with few false alarms; what is found without any stands on the left "
-            "edge. Dashed: chance.",
+            "edge. The straight line is chance.",
             made,
         ),
         x=Axis("Non-members taken for members (FPR)", "log", "percent", (low, 1.0)),

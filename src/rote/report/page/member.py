@@ -10,6 +10,7 @@ import polars as pl
 from markupsafe import Markup
 
 from rote.membership.scores import BY_NAME
+from rote.models.base import title_of as file_of
 from rote.report.figures.member import member_figures
 from rote.report.keys import keyed, mark
 from rote.report.page.blocks import escaped
@@ -67,7 +68,7 @@ def render_member(view: MemberView) -> str:
         "member.html.j2",
         packed=None,
         figures=member_figures(view.manifest, view.summary, view.rows),
-        source=mark(manifest.source.name, numbers.literal(manifest.source.name), "text"),
+        source=mark(manifest.source.name, numbers.literal(file_of(manifest.source.name, None)), "title"),
         model=numbers.title(manifest.model),
         headline=headline(summary),
         lede=lede(summary),
@@ -195,7 +196,7 @@ def _texts_caption(texts: int, by: str) -> str:
         if texts <= LISTED
         else f"The first {numbers.count(keyed(LISTED, 'rows/listed'))} of {numbers.count(total)}"
     )
-    rest = "" if texts <= LISTED else "The others are in scores beside this page, too, and `rote export` writes all. "
+    rest = "" if texts <= LISTED else "The others are in scores beside this page, too, and rote export writes all. "
     return (
         f"{shown}, the likeliest members by {title_of(by)} first. {rest}A row by itself proves nothing: with so many "
         "texts, some lie far out by chance."
@@ -272,7 +273,7 @@ def _shaded_caption(rows: pl.DataFrame, order: Sequence[int], shaded: Sequence[i
         )
     marks = numbers.marks_in(rows["text"][row] for row in shaded)
     return (
-        f"{which}, in the order of {title_of(by)}. The darker a token, the more it surprised the model: "
-        "-log p, in nats. Point at one to read its number and its surprise. What has no score is plain."
+        f"{which}, in the order of {title_of(by)}. The stronger its colour, the more a token surprised the "
+        "model: -log p, in nats. Point at one to read its number and its surprise. What has no score is plain."
         + (f" {marks}." if marks else "")
     )

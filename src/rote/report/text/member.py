@@ -76,11 +76,13 @@ def headline(summary: MemberSummary) -> str:
     evaluation, test = summary.evaluation, summary.test
     if evaluation is not None:
         best, blind = row_of(evaluation, evaluation.best), row_of(evaluation, "blind")
-        return (
-            f"{title_of(best.name)} tells members from non-members with AUROC {area(best.auroc.value)} "
-            f"({between(best.auroc.interval)}); without any model, AUROC is {area(blind.auroc.value)} "
-            f"({between(blind.auroc.interval)})."
+        found = f"AUROC {area(best.auroc.value)} ({between(best.auroc.interval)})"
+        told = (
+            f"No score tells members from non-members: {title_of(best.name)}, the best, has {found}"
+            if _at_chance(best)
+            else f"{title_of(best.name)} tells members from non-members with {found}"
         )
+        return f"{told}; without any model, AUROC is {area(blind.auroc.value)} ({between(blind.auroc.interval)})."
     if test is not None:
         return (
             f"{numbers.counted(test.suspects, 'text')}, tested together against "
@@ -90,18 +92,23 @@ def headline(summary: MemberSummary) -> str:
     return f"{numbers.counted(summary.texts, 'text')} scored, which alone is no evidence that the model saw them."
 
 
+def _at_chance(row: Evaluated) -> bool:
+    """Whether its AUROC may be no better than chance."""
+    return row.auroc.interval[0] <= 0.5
+
+
 def lede(summary: MemberSummary) -> list[str]:
     """What the headline means; what speaks against it comes first."""
     evaluation, test = summary.evaluation, summary.test
     if evaluation is None and test is None:
-        return [*filter(None, (summary.not_evaluated, summary.not_tested)), ALONE]
+        return [*(numbers.name(why) for why in (summary.not_evaluated, summary.not_tested) if why), ALONE]
     said = [] if evaluation is None else [confound(evaluation), picked(evaluation)]
     if evaluation is None and summary.not_evaluated:
-        said.append(summary.not_evaluated)
+        said.append(numbers.name(summary.not_evaluated))
     if test is not None:
         said.append(verdict(test))
     elif summary.not_tested:
-        said.append(f"The texts were not tested as a whole: {_lowered(summary.not_tested)}")
+        said.append(f"The texts were not tested as a whole. {numbers.name(summary.not_tested)}")
     return said
 
 
@@ -130,10 +137,12 @@ def confound(evaluation: Evaluation) -> str:
     features = listed([numbers.name(feature) for feature in evaluation.blind.features])
     alone = f"{features} alone tell them apart with AUROC {with_interval(blind.auroc)}"
     over = best.over_blind
-    differ = blind.auroc.interval[0] > 0.5
-    if best.auroc.interval[0] <= 0.5:
-        no_score = "No score here tells members from non-members better than chance may."
-        return f"{no_score} Without any model, {alone}." if differ else no_score
+    differ = not _at_chance(blind)
+    if _at_chance(best):
+        parts = ["No score here tells members from non-members better than chance may."]
+        parts += ["All point the other way: members surprise the model more."] if best.auroc.interval[1] < 0.5 else []
+        parts += [f"Yet members and non-members differ by themselves: without any model, {alone}."] if differ else []
+        return " ".join(parts)
     explained = blind.auroc.value >= best.auroc.value or over is None or over.interval[0] <= 0
     if explained and differ:
         return (
@@ -179,7 +188,7 @@ def blind_words(evaluation: Evaluation) -> list[str]:
     ]
     for names, kind in ((found.for_members, "members"), (found.for_non_members, "non-members")):
         if names:
-            said.append(f"What speaks most for {kind}: {', '.join(f'“{numbers.name(name)}”' for name in names)}.")
+            said.append(f"What speaks most for {kind}: {', '.join(numbers.name(name) for name in names)}.")
     return said
 
 
@@ -219,8 +228,8 @@ def verdict(test: DatasetTest) -> str:
 def sides(manifest: MemberManifest, summary: MemberSummary) -> str:
     """Which texts are tested against which."""
     held_out = manifest.held_out
-    others = "the non-members" if held_out is None else f"those of {numbers.name(held_out.name)}"
-    return f"The suspect texts are {'the members' if summary.members else 'all texts'}, the held-out ones {others}."
+    others = "the non-members" if held_out is None else numbers.name(held_out.name)
+    return f"Suspect: {'the members' if summary.members else 'all texts'}; held out: {others}."
 
 
 def difference(test: DatasetTest) -> str:
@@ -241,7 +250,7 @@ def check(test: DatasetTest) -> str:
     said = (
         f"On held-out texts alone, dealt at random into suspects and others, it finds a difference (p below 5%) in "
         f"{numbers.count(found.combined)} of {trials} trials, and a single split in {numbers.count(found.single)} of "
-        f"{trials}; one in twenty may be."
+        f"{trials}; one in twenty may, by chance."
     )
     return f"{said} That is too often." if unreliable(test) else said
 
@@ -320,9 +329,17 @@ def _read(manifest: MemberManifest, summary: MemberSummary) -> str:
 def _prefix(manifest: MemberManifest) -> str:
     names = ", ".join(numbers.name(name) for name in manifest.prefix)
     one = len(manifest.prefix) == 1
+    fit, whole = manifest.prefix_tokens, manifest.prefix_whole
+    cut = ""
+    if fit is not None and whole is not None:
+        cut = (
+            f", {numbers.count(fit)} of {numbers.counted(whole, 'token')}"
+            if fit < whole
+            else (f", {numbers.counted(whole, 'token')}")
+        )
     return (
-        f"{names} {'stands' if one else 'stand'} before every text, and {'is' if one else 'are'} left out of every "
-        "evaluation and test"
+        f"{names} {'stands' if one else 'stand'} before every text{cut}; {'it is' if one else 'they are'} left out of "
+        "every evaluation and test"
     )
 
 
