@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from polars.testing import assert_frame_equal
 
 import rote
@@ -25,6 +26,7 @@ from rote.corpus.texts import LabelledText
 from rote.jobs import engine
 from rote.jobs.member import member
 from rote.jobs.open import Membership
+from rote.membership import windows
 from rote.membership.options import Reading
 from rote.membership.scores import BY_NAME, SCORES
 from tests import tiny
@@ -257,6 +259,59 @@ def test_extraction_where_the_text_is_long_enough(bundled: Any, alice: str, tmp_
     assert (none["best_window"], none["near_lower"], none["windows_tried"]) == (None, None, 0)
     assert (run.summary.short, run.manifest.scores[-2:]) == (1, ["best_window", "near_lower"])
     assert row["windows_evals"] >= sum(one.token_evals for one in scored)
+
+
+def test_the_likeliest_window_of_every_text(
+    model: Any, texts: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small windows, so that a tiny model's texts have several; where one text has none, neither score is evaluated."""
+    for name, size in (("PREFIX", 4), ("SUFFIX", 7), ("EVERY", 2)):
+        monkeypatch.setattr(windows, name, size)
+    given = [*texts[:2], *texts[20:22], {"id": "short", "text": "Too short", "label": False}]
+    run = member(model, given, extract=True, quick=True, out=tmp_path / "run")
+    assert run.manifest.extracted is not None
+    assert [getattr(run.manifest.extracted, name) for name in ("prefix", "suffix", "every")] == [4, 7, 2]
+    logits = reference.float64(model._model)
+    for row in run.rows.head(4).iter_rows(named=True):
+        ids = reference.tokens_of(row["text"], model.tokenizer)
+        starts = sorted({*range(0, len(ids) - 10, 2), len(ids) - 11})
+        found = {}
+        for at in starts:
+            read = reference.read(logits, ids[at : at + 11], bos=model.bos_id, window=11, stride=11)
+            found[at] = sum(each.log_prob for each in read[4:])
+        assert row["windows_tried"] == len(starts) >= 3
+        assert row["best_window"] == pytest.approx(max(found.values()), abs=1e-3)
+        assert row["best_window"] <= row["near_lower"] < 0
+        best = max(found, key=lambda at: found[at])
+        assert row["best_start"] == len(model.tokenizer.decode(ids[:best]))
+        assert row["windows_evals"] >= 10 * len(starts)
+    assert run.rows["best_window"].to_list()[4:] == [None]
+    assert run.summary.short == 1
+    assert run.summary.token_evals["windows"] == run.rows["windows_evals"].sum()
+    assert run.summary.evaluation is not None
+    assert not {row.name for row in run.summary.evaluation.rows} & {"best_window", "near_lower"}
+    whole = member(model, given[:-1], extract=True, quick=True, out=tmp_path / "whole")
+    assert whole.summary.evaluation is not None
+    assert {row.name for row in whole.summary.evaluation.rows} >= {"best_window", "near_lower"}
+
+
+def test_what_ran_out_of_memory_is_read_all_the_same_and_said(
+    model: Any, held_out: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = member(model, held_out, quick=True, out=tmp_path / "undisturbed")
+    hidden = type(model).hidden
+
+    def hungry(self: Any, tokens: torch.Tensor) -> torch.Tensor:
+        if len(tokens) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return hidden(self, tokens)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(type(model), "hidden", hungry)
+    run = member(model, held_out, quick=True, out=tmp_path / "run")
+    assert any("out of memory" in warning for warning in run.summary.warnings)
+    assert undisturbed.summary.warnings == []
+    for name in run.manifest.scores:
+        assert run.rows[name].to_list() == pytest.approx(undisturbed.rows[name].to_list(), **ROUNDING)
 
 
 # --- labels that are there, and that are not
