@@ -7,8 +7,9 @@
 Loss alone is the same pass in the same batches, with nothing but the log-prob of every token taken from its logits. The
 peers are plain transformers with one text in a batch and whole-vocabulary log-probs, as public scripts have them: a
 pass for each score; the passes that the public scripts of Min-K%, Min-K%++ and ReCaLL make if they are run one after
-the other; and no pass made twice. All are timed in turns, and a time is the median of its repetitions. The peers score
-every so many-th text, and their seconds are scaled up.
+the other; and no pass made twice. All are timed in turns, and a time is the median of its repetitions; on the CPU it is
+the processor's, so that what else runs on the machine does not count. The peers score every so many-th text, and their
+seconds are scaled up.
 
 Costs need torch, transformers and numpy alone.
 """
@@ -201,15 +202,16 @@ def wait() -> None:
 
 def in_turns(works: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
     """Median seconds of each, after one round that is not timed."""
+    clock = time.perf_counter if torch.cuda.is_available() else time.process_time
     took: dict[str, list[float]] = {name: [] for name in works}
     for round_ in range(repeats + 1):
         for name, work in works.items():
             wait()
-            began = time.perf_counter()
+            began = clock()
             work()
             wait()
             if round_:
-                took[name].append(time.perf_counter() - began)
+                took[name].append(clock() - began)
     return {name: median(seconds) for name, seconds in took.items()}
 
 

@@ -83,7 +83,8 @@ def test_passages_are_cut_alike_and_apart(lines: list[dict[str, Any]], tokenizer
     for entry in lines:
         name, start, end = place(entry)
         assert (start, end) == train.passage_from(documents[name].text, start - 1 - before(entry, documents), tokenizer)
-        assert entry["group"] == f"{name}-{start // members.BLOCK:02d}"
+        unseen = "" if entry["label"] else "-unseen"
+        assert entry["group"] == f"{name}-{start // members.BLOCK:02d}{unseen}", "wholly of members, or of others"
         assert entry["date"] == str(members.YEARS[name])
     lengths = [len(tokenizer.encode(entry["text"], add_special_tokens=False).ids) for entry in lines]
     assert Counter(lengths).most_common(1)[0][0] == train.PASSAGE_TOKENS

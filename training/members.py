@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from training.train import HELD_OUT_BOOK, HELD_OUT_TAIL, HERE, LADDER_BOOKS, Document, passage_from, read_documents
 
 TOKENIZER = HERE.parent / "src/rote/data/model/tokenizer.json"
-BLOCK = 20_000  # characters of a book that make up a group
+BLOCK = 20_000  # characters of a book whose passages make up a group, those that were seen and those that were not
 YEARS = {"frankenstein": 1818, "gatsby": 1925, "pride-and-prejudice": 1813, "sherlock-holmes": 1892}
 Line = dict[str, Any]
 Span = tuple[int, int]
@@ -32,7 +32,7 @@ def line(document: Document, span: Span, repetitions: int) -> Line:
         "id": f"{document.name}-{start:06d}",
         "text": document.text[start:end],
         "label": repetitions > 0,
-        "group": f"{document.name}-{start // BLOCK:02d}",
+        "group": f"{document.name}-{start // BLOCK:02d}{'' if repetitions else '-unseen'}",
         "date": str(YEARS[document.name]),
         "repetitions": repetitions,
     }
