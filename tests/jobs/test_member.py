@@ -13,6 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -241,6 +244,15 @@ def test_the_prefix_of_non_members_is_left_out(model: Any, texts: list[dict[str,
         assert (found.members, found.non_members, found.prefix, found.unlabelled) == (20, 17, 3, 0)
 
 
+def test_a_text_that_stands_before_all_is_left_out_wherever_it_stands(model: Any, tmp_path: Path) -> None:
+    """Under two ids it is one text: of itself the model would be asked what it has just read."""
+    seen = [{"text": f"member number {n}", "label": True} for n in range(4)]
+    unseen = [{"text": f"a non-member, {n // 2}", "label": False, "id": str(n)} for n in range(8)]
+    found = member(model, seen + unseen, out=tmp_path / "run").summary.evaluation
+    assert found is not None
+    assert (found.members, found.non_members, found.prefix) == (4, 6, 2)
+
+
 def test_extraction_where_the_text_is_long_enough(bundled: Any, alice: str, tmp_path: Path) -> None:
     """The likeliest of all windows of 50 + 50 tokens, 25 apart and one at the end; null below one window."""
     long, short = alice[20_000:20_480], "Alice was beginning to get very tired"
@@ -267,7 +279,7 @@ def test_the_likeliest_window_of_every_text(
     """Small windows, so that a tiny model's texts have several; where one text has none, neither score is evaluated."""
     for name, size in (("PREFIX", 4), ("SUFFIX", 7), ("EVERY", 2)):
         monkeypatch.setattr(windows, name, size)
-    given = [*texts[:2], *texts[20:22], {"id": "short", "text": "Too short", "label": False}]
+    given = [*texts[:3:2], *texts[20:23:2], {"id": "short", "text": "Too short", "label": False}]
     run = member(model, given, extract=True, quick=True, out=tmp_path / "run")
     assert run.manifest.extracted is not None
     assert [getattr(run.manifest.extracted, name) for name in ("prefix", "suffix", "every")] == [4, 7, 2]
@@ -386,7 +398,7 @@ def test_what_is_said_of_a_text_may_be_null_or_of_another_kind(model: Any, tmp_p
         {"text": "a", "id": None, "label": None, "group": None, "date": None, "repetitions": None},
         {"text": "b", "id": None, "label": 1, "group": 7, "date": 1865},
         {"text": "c", "id": 9, "label": " Non-Member", "date": datetime.datetime(1865, 11, 26, 9, 30)},
-        {"text": "d", "label": "members", "date": datetime.date(1865, 11, 26)},
+        {"text": "d", "label": np.bool_(True), "repetitions": np.int64(3), "date": datetime.date(1865, 11, 26)},
     ]
     run = member(model, given, quick=True, out=tmp_path / "run")
     assert run.rows["id"].to_list() == ["text-0", "text-1", "9", "text-3"]
@@ -580,6 +592,7 @@ def line(**changes: Any) -> str:
         (line(group=""), "line 2.*group is ''"),
         (line(group=[1]), "line 2.*group is"),
         (line(repetitions=-1), "line 2.*repetitions is -1"),
+        (line(repetitions=10**30), "line 2.*repetitions is 1000"),
         (line(repetitions="often"), "line 2.*repetitions is 'often'"),
         (line(id=""), "line 2.*id is ''"),
         (line(id="line-1"), "line 2.*'line-1' is already that of"),
@@ -724,7 +737,13 @@ def test_the_bundled_texts_are_about_the_bundled_model(model: Any, tmp_path: Pat
         ({"reference": 5}, "reference must be"),
         ({"text_column": "words"}, r"texts\[0\] has no 'words'"),
         ({"out": 5}, "out must be a path"),
+        ({"shots": 2, "held_out": ["one", "two"]}, "shots=2: there are 2 held-out texts, and one at least"),
+        ({"shots": 2}, "shots=2: there are 0 non-members"),
         ({"texts": 5}, "texts must be"),
+        ({"texts": {"text": "x"}}, "texts must be a path, or a list .*not a dict"),
+        ({"texts": b"x"}, "texts must be a path, or a list .*not a bytes"),
+        ({"texts": pd.DataFrame({"text": ["x y"]})}, "texts must be a path, or a list .*not a DataFrame"),
+        ({"texts": pl.DataFrame({"text": ["x y"]})}, "texts must be a path, or a list .*not a DataFrame"),
         ({"held_out": 5}, "held_out must be"),
     ],
 )
