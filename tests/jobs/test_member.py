@@ -33,6 +33,7 @@ from rote.membership import windows
 from rote.membership.options import Reading
 from rote.membership.scores import BY_NAME, SCORES
 from tests import tiny
+from tests.cli.command import rote_here
 from tests.jobs.support import SMALLEST_SHARD, Killed, files
 from tests.reference import membership as reference
 
@@ -192,7 +193,7 @@ def test_long_and_odd_texts_in_windows(
 ) -> None:  # fmt: skip
     """Five windows and more to a text, after a prefix that takes half of a window; letters of many bytes."""
     model: Any = rote.load(tiny_folder, rote.ModelOptions(device="cpu", bos=bos))
-    given = [alice[5000:5300], "🦉 ἄνδρα é " * 6, "ΜΟΥΣΑ, Odyssey", "two words"]
+    given = [alice[5000:5300], "🦉 ἄνδρα é " * 6, "ΜΟΥΣΑΣ, Straße", "two words"]
     held = [gatsby[70_000:70_400], gatsby[80_000:80_100]]
     run = member(model, given, held_out=held, reading=Reading(window=20, stride=12), out=tmp_path / "run")
     reader = reader_of(model, 20, 12)
@@ -415,6 +416,41 @@ def test_a_folder_of_texts_is_labelled_by_its_folders(model: Any, texts: list[di
     run = member(model, tmp_path / "texts", quick=True, out=tmp_path / "run")
     assert (run.summary.members, run.summary.non_members) == (5, 5)
     assert run.rows["id"].to_list()[:2] == ["member/0.txt", "member/1.txt"]
+
+
+def test_the_command_line_says_what_the_library_does(
+    tiny_folder: Path, model: Any, texts: list[dict[str, Any]], held_out: list[str], tmp_path: Path
+) -> None:
+    for name, some in (("texts", texts), ("held", [{"text": text} for text in held_out])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in some))
+    command = [
+        "member",
+        tmp_path / "texts.jsonl",
+        "--model",
+        tiny_folder,
+        "--device",
+        "cpu",
+        "--quick",
+        "--window",
+        "20",
+    ]
+    command += ["--held-out", tmp_path / "held.jsonl", "--match", "length", "--out", tmp_path / "run"]
+    done = rote_here(*command)
+    assert done.code == 0, done.err
+    assert "AUROC" in done.out
+    run = member(
+        model, tmp_path / "texts.jsonl", held_out=tmp_path / "held.jsonl", quick=True, reading=Reading(window=20),
+        match=["length"], out=tmp_path / "same",
+    )  # fmt: skip
+    same(Membership(tmp_path / "run"), run)
+    for more, problem in (
+        (["--stride", "21"], "--stride 21 would leave tokens out between windows of 20; give at most 20"),
+        (["--seed", "1"], "seed: the folder has 0, this command 1"),
+        (["--match", "size"], "give length, date or length,date"),
+    ):
+        failed = rote_here(*command, *more)
+        assert failed.code != 0
+        assert problem in " ".join(failed.err.split())
 
 
 # --- killed, gone on with
