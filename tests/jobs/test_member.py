@@ -189,14 +189,18 @@ def test_no_number_is_none(full: Membership) -> None:
 
 @pytest.mark.parametrize("bos", ["always", "never"])
 def test_long_and_odd_texts_in_windows(
-    bos: Any, tiny_folder: Path, alice: str, gatsby: str, tmp_path: Path
+    bos: Any, tiny_folder: Path, other: Any, alice: str, gatsby: str, tmp_path: Path
 ) -> None:  # fmt: skip
-    """Five windows and more to a text, after a prefix that takes half of a window; letters of many bytes."""
+    """Five windows and more to a text, after a prefix that takes half of a window; letters of many bytes. The
+    reference model, to which no window was given, reads as much at once as it can."""
     model: Any = rote.load(tiny_folder, rote.ModelOptions(device="cpu", bos=bos))
     given = [alice[5000:5300], "🦉 ἄνδρα é " * 6, "ΜΟΥΣΑΣ, Straße", "two words"]
     held = [gatsby[70_000:70_400], gatsby[80_000:80_100]]
-    run = member(model, given, held_out=held, reading=Reading(window=20, stride=12), out=tmp_path / "run")
-    reader = reader_of(model, 20, 12)
+    run = member(
+        model, given, held_out=held, reference=other, reading=Reading(window=20, stride=12), out=tmp_path / "run"
+    )
+    reader, theirs = reader_of(model, 20, 12), reader_of(other, 50, 25)
+    assert (run.manifest.reference_window, run.manifest.reference_stride) == (50, 25)
     (drawn,) = [text.text for text in run.texts if text.id in run.manifest.prefix and text.part == "held_out"]
     before = reference.tokens_of(drawn + "\n\n", model.tokenizer)[:10]
     assert (run.manifest.window, run.manifest.stride, run.manifest.prefix_tokens) == (20, 12, 10)
@@ -209,6 +213,7 @@ def test_long_and_odd_texts_in_windows(
         assert row["scored_start"] == (0 if "\ufffd" in first else len(first))  # else inside of the first letter
         check_row(
             row, reader, lowercase=reference.read_text(row["text"].lower(), reader),
+            reference=reference.read_text(row["text"], theirs),
             prefixed=reference.read_text(row["text"], reader, before),
         )  # fmt: skip
     assert run.summary.windowed == (run.rows["windows"] > 1).sum() >= 3
