@@ -13,9 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from polars.testing import assert_frame_equal
 
 import rote
@@ -25,9 +29,11 @@ from rote.corpus.texts import LabelledText
 from rote.jobs import engine
 from rote.jobs.member import member
 from rote.jobs.open import Membership
+from rote.membership import windows
 from rote.membership.options import Reading
 from rote.membership.scores import BY_NAME, SCORES
 from tests import tiny
+from tests.cli.command import rote_here
 from tests.jobs.support import SMALLEST_SHARD, Killed, files
 from tests.reference import membership as reference
 
@@ -183,14 +189,18 @@ def test_no_number_is_none(full: Membership) -> None:
 
 @pytest.mark.parametrize("bos", ["always", "never"])
 def test_long_and_odd_texts_in_windows(
-    bos: Any, tiny_folder: Path, alice: str, gatsby: str, tmp_path: Path
+    bos: Any, tiny_folder: Path, other: Any, alice: str, gatsby: str, tmp_path: Path
 ) -> None:  # fmt: skip
-    """Five windows and more to a text, after a prefix that takes half of a window; letters of many bytes."""
+    """Five windows and more to a text, after a prefix that takes half of a window; letters of many bytes. The
+    reference model, to which no window was given, reads as much at once as it can."""
     model: Any = rote.load(tiny_folder, rote.ModelOptions(device="cpu", bos=bos))
-    given = [alice[5000:5300], "🦉 ἄνδρα é " * 6, "ΜΟΥΣΑ, Odyssey", "two words"]
+    given = [alice[5000:5300], "🦉 ἄνδρα é " * 6, "ΜΟΥΣΑΣ, Straße", "two words"]
     held = [gatsby[70_000:70_400], gatsby[80_000:80_100]]
-    run = member(model, given, held_out=held, reading=Reading(window=20, stride=12), out=tmp_path / "run")
-    reader = reader_of(model, 20, 12)
+    run = member(
+        model, given, held_out=held, reference=other, reading=Reading(window=20, stride=12), out=tmp_path / "run"
+    )
+    reader, theirs = reader_of(model, 20, 12), reader_of(other, 50, 25)
+    assert (run.manifest.reference_window, run.manifest.reference_stride) == (50, 25)
     (drawn,) = [text.text for text in run.texts if text.id in run.manifest.prefix and text.part == "held_out"]
     before = reference.tokens_of(drawn + "\n\n", model.tokenizer)[:10]
     assert (run.manifest.window, run.manifest.stride, run.manifest.prefix_tokens) == (20, 12, 10)
@@ -203,6 +213,7 @@ def test_long_and_odd_texts_in_windows(
         assert row["scored_start"] == (0 if "\ufffd" in first else len(first))  # else inside of the first letter
         check_row(
             row, reader, lowercase=reference.read_text(row["text"].lower(), reader),
+            reference=reference.read_text(row["text"], theirs),
             prefixed=reference.read_text(row["text"], reader, before),
         )  # fmt: skip
     assert run.summary.windowed == (run.rows["windows"] > 1).sum() >= 3
@@ -239,6 +250,15 @@ def test_the_prefix_of_non_members_is_left_out(model: Any, texts: list[dict[str,
         assert (found.members, found.non_members, found.prefix, found.unlabelled) == (20, 17, 3, 0)
 
 
+def test_a_text_that_stands_before_all_is_left_out_wherever_it_stands(model: Any, tmp_path: Path) -> None:
+    """Under two ids it is one text: of itself the model would be asked what it has just read."""
+    seen = [{"text": f"member number {n}", "label": True} for n in range(4)]
+    unseen = [{"text": f"a non-member, {n // 2}", "label": False, "id": str(n)} for n in range(8)]
+    found = member(model, seen + unseen, out=tmp_path / "run").summary.evaluation
+    assert found is not None
+    assert (found.members, found.non_members, found.prefix) == (4, 6, 2)
+
+
 def test_extraction_where_the_text_is_long_enough(bundled: Any, alice: str, tmp_path: Path) -> None:
     """The likeliest of all windows of 50 + 50 tokens, 25 apart and one at the end; null below one window."""
     long, short = alice[20_000:20_480], "Alice was beginning to get very tired"
@@ -257,6 +277,59 @@ def test_extraction_where_the_text_is_long_enough(bundled: Any, alice: str, tmp_
     assert (none["best_window"], none["near_lower"], none["windows_tried"]) == (None, None, 0)
     assert (run.summary.short, run.manifest.scores[-2:]) == (1, ["best_window", "near_lower"])
     assert row["windows_evals"] >= sum(one.token_evals for one in scored)
+
+
+def test_the_likeliest_window_of_every_text(
+    model: Any, texts: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small windows, so that a tiny model's texts have several; where one text has none, neither score is evaluated."""
+    for name, size in (("PREFIX", 4), ("SUFFIX", 7), ("EVERY", 2)):
+        monkeypatch.setattr(windows, name, size)
+    given = [*texts[:3:2], *texts[20:23:2], {"id": "short", "text": "Too short", "label": False}]
+    run = member(model, given, extract=True, quick=True, out=tmp_path / "run")
+    assert run.manifest.extracted is not None
+    assert [getattr(run.manifest.extracted, name) for name in ("prefix", "suffix", "every")] == [4, 7, 2]
+    logits = reference.float64(model._model)
+    for row in run.rows.head(4).iter_rows(named=True):
+        ids = reference.tokens_of(row["text"], model.tokenizer)
+        starts = sorted({*range(0, len(ids) - 10, 2), len(ids) - 11})
+        found = {}
+        for at in starts:
+            read = reference.read(logits, ids[at : at + 11], bos=model.bos_id, window=11, stride=11)
+            found[at] = sum(each.log_prob for each in read[4:])
+        assert row["windows_tried"] == len(starts) >= 3
+        assert row["best_window"] == pytest.approx(max(found.values()), abs=1e-3)
+        assert row["best_window"] <= row["near_lower"] < 0
+        best = max(found, key=lambda at: found[at])
+        assert row["best_start"] == len(model.tokenizer.decode(ids[:best]))
+        assert row["windows_evals"] >= 10 * len(starts)
+    assert run.rows["best_window"].to_list()[4:] == [None]
+    assert run.summary.short == 1
+    assert run.summary.token_evals["windows"] == run.rows["windows_evals"].sum()
+    assert run.summary.evaluation is not None
+    assert not {row.name for row in run.summary.evaluation.rows} & {"best_window", "near_lower"}
+    whole = member(model, given[:-1], extract=True, quick=True, out=tmp_path / "whole")
+    assert whole.summary.evaluation is not None
+    assert {row.name for row in whole.summary.evaluation.rows} >= {"best_window", "near_lower"}
+
+
+def test_what_ran_out_of_memory_is_read_all_the_same_and_said(
+    model: Any, held_out: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = member(model, held_out, quick=True, out=tmp_path / "undisturbed")
+    hidden = type(model).hidden
+
+    def hungry(self: Any, tokens: torch.Tensor) -> torch.Tensor:
+        if len(tokens) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return hidden(self, tokens)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(type(model), "hidden", hungry)
+    run = member(model, held_out, quick=True, out=tmp_path / "run")
+    assert any("out of memory" in warning for warning in run.summary.warnings)
+    assert undisturbed.summary.warnings == []
+    for name in run.manifest.scores:
+        assert run.rows[name].to_list() == pytest.approx(undisturbed.rows[name].to_list(), **ROUNDING)
 
 
 # --- labels that are there, and that are not
@@ -331,7 +404,7 @@ def test_what_is_said_of_a_text_may_be_null_or_of_another_kind(model: Any, tmp_p
         {"text": "a", "id": None, "label": None, "group": None, "date": None, "repetitions": None},
         {"text": "b", "id": None, "label": 1, "group": 7, "date": 1865},
         {"text": "c", "id": 9, "label": " Non-Member", "date": datetime.datetime(1865, 11, 26, 9, 30)},
-        {"text": "d", "label": "members", "date": datetime.date(1865, 11, 26)},
+        {"text": "d", "label": np.bool_(True), "repetitions": np.int64(3), "date": datetime.date(1865, 11, 26)},
     ]
     run = member(model, given, quick=True, out=tmp_path / "run")
     assert run.rows["id"].to_list() == ["text-0", "text-1", "9", "text-3"]
@@ -348,6 +421,41 @@ def test_a_folder_of_texts_is_labelled_by_its_folders(model: Any, texts: list[di
     run = member(model, tmp_path / "texts", quick=True, out=tmp_path / "run")
     assert (run.summary.members, run.summary.non_members) == (5, 5)
     assert run.rows["id"].to_list()[:2] == ["member/0.txt", "member/1.txt"]
+
+
+def test_the_command_line_says_what_the_library_does(
+    tiny_folder: Path, model: Any, texts: list[dict[str, Any]], held_out: list[str], tmp_path: Path
+) -> None:
+    for name, some in (("texts", texts), ("held", [{"text": text} for text in held_out])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in some))
+    command = [
+        "member",
+        tmp_path / "texts.jsonl",
+        "--model",
+        tiny_folder,
+        "--device",
+        "cpu",
+        "--quick",
+        "--window",
+        "20",
+    ]
+    command += ["--held-out", tmp_path / "held.jsonl", "--match", "length", "--out", tmp_path / "run"]
+    done = rote_here(*command)
+    assert done.code == 0, done.err
+    assert "AUROC" in done.out
+    run = member(
+        model, tmp_path / "texts.jsonl", held_out=tmp_path / "held.jsonl", quick=True, reading=Reading(window=20),
+        match=["length"], out=tmp_path / "same",
+    )  # fmt: skip
+    same(Membership(tmp_path / "run"), run)
+    for more, problem in (
+        (["--stride", "21"], "--stride 21 would leave tokens out between windows of 20; give at most 20"),
+        (["--seed", "1"], "seed: the folder has 0, this command 1"),
+        (["--match", "size"], "give length, date or length,date"),
+    ):
+        failed = rote_here(*command, *more)
+        assert failed.code != 0
+        assert problem in " ".join(failed.err.split())
 
 
 # --- killed, gone on with
@@ -525,6 +633,7 @@ def line(**changes: Any) -> str:
         (line(group=""), "line 2.*group is ''"),
         (line(group=[1]), "line 2.*group is"),
         (line(repetitions=-1), "line 2.*repetitions is -1"),
+        (line(repetitions=10**30), "line 2.*repetitions is 1000"),
         (line(repetitions="often"), "line 2.*repetitions is 'often'"),
         (line(id=""), "line 2.*id is ''"),
         (line(id="line-1"), "line 2.*'line-1' is already that of"),
@@ -669,7 +778,13 @@ def test_the_bundled_texts_are_about_the_bundled_model(model: Any, tmp_path: Pat
         ({"reference": 5}, "reference must be"),
         ({"text_column": "words"}, r"texts\[0\] has no 'words'"),
         ({"out": 5}, "out must be a path"),
+        ({"shots": 2, "held_out": ["one", "two"]}, "shots=2: there are 2 held-out texts, and one at least"),
+        ({"shots": 2}, "shots=2: there are 0 non-members"),
         ({"texts": 5}, "texts must be"),
+        ({"texts": {"text": "x"}}, "texts must be a path, or a list .*not a dict"),
+        ({"texts": b"x"}, "texts must be a path, or a list .*not a bytes"),
+        ({"texts": pd.DataFrame({"text": ["x y"]})}, "texts must be a path, or a list .*not a DataFrame"),
+        ({"texts": pl.DataFrame({"text": ["x y"]})}, "texts must be a path, or a list .*not a DataFrame"),
         ({"held_out": 5}, "held_out must be"),
     ],
 )

@@ -322,6 +322,14 @@ def test_wide_vocabularies_and_large_logits(scale: float) -> None:
     agrees(read, want, close=1e-5 * max(1.0, scale / 30))
 
 
+@pytest.mark.parametrize("gap", [1e-4, 0.01, 0.3, 3.0, 8.0])
+def test_one_token_above_a_wide_vocabulary_of_equals(gap: float) -> None:
+    """The hardest for a deviation from sums of squares: all of it comes from one token in a quarter of a million."""
+    model = Rows([gap, *[0.0] * 262_143])
+    (read,) = read_texts(model, [[0, 1]])
+    assert read.z_scores.tolist() == pytest.approx([reference.token(model.row, token).z for token in (0, 1)], rel=0.01)
+
+
 # --- what leaves the device
 
 

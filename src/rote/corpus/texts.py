@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rote.corpus.documents import open_corpus
 from rote.corpus.windows import lone_surrogate
 from rote.errors import InputError, argument
@@ -59,8 +61,11 @@ def labelled_texts(
             for document, text in corpus.read(corpus.documents)
         ]  # fmt: skip
         return texts, Path(given).resolve().name
-    if not isinstance(given, Iterable):
-        raise InputError(f"{argument(name)} must be a path or texts, not {given!r:.60}.")
+    if not isinstance(given, Iterable) or isinstance(given, Mapping | bytes) or hasattr(given, "columns"):
+        kind = type(given).__name__
+        raise InputError(
+            f"{argument(name)} must be a path, or a list of texts or of dicts with their text, not a {kind}."
+        )
     texts, seen = [], set()
     for number, one in enumerate(given):
         made = _given(one, number, text_column or "text", f"{name}[{number}]")
@@ -103,7 +108,7 @@ def _text(name: Any, text: Any, said: Mapping[str, Any], where: str, folder: str
         raise InputError(f"{where}: group is {group!r:.40}. Give a name or a number, or leave it out.")
     if isinstance(group, str) and lone_surrogate(group) is not None:
         raise InputError(f"{where}: group {group!r:.40} has half of a surrogate pair, which is not text. Replace it.")
-    if repetitions is not None and (not whole(repetitions) or repetitions < 0):
+    if repetitions is not None and not (whole(repetitions) and 0 <= repetitions < 2**63):
         raise InputError(f"{where}: repetitions is {repetitions!r:.40}. Give a whole number of at least 0.")
     return LabelledText(
         id=name,
@@ -116,7 +121,7 @@ def _text(name: Any, text: Any, said: Mapping[str, Any], where: str, folder: str
 
 
 def _label(given: Any, where: str) -> bool:
-    if isinstance(given, bool) or (whole(given) and given in (0, 1)):
+    if isinstance(given, bool | np.bool_) or (whole(given) and given in (0, 1)):
         return bool(given)
     if isinstance(given, str) and given.strip().lower() in LABELS:
         return LABELS[given.strip().lower()]

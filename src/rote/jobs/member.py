@@ -15,7 +15,7 @@ import polars as pl
 from rote.analysis.member.dataset import dataset_test
 from rote.analysis.member.evaluate import evaluate, spreads
 from rote.corpus.texts import LabelledText, Texts, labelled_texts
-from rote.errors import InputError, argument
+from rote.errors import InputError, argument, counted
 from rote.jobs.engine import run_folder, shard_size
 from rote.jobs.open import Membership
 from rote.membership.options import Reading, longest_window
@@ -97,7 +97,7 @@ def member(
         require_whole("batch_size", batch_size)
     tell = progress or quiet
     own, name = labelled_texts(texts, "texts", text_column=text_column, progress=tell)
-    if texts == BUNDLED_MEMBERS and not _is_bundled(model):
+    if isinstance(texts, str | Path) and Path(texts) == BUNDLED_MEMBERS and not _is_bundled(model):
         raise InputError(
             f"the bundled texts are labelled by what the bundled model saw, not {model.identity().name}. Give texts "
             "whose labels are about it, or none."
@@ -203,6 +203,12 @@ def _drawn(every: Sequence[StoredText], shots: int, seed: int) -> list[StoredTex
     """The texts that stand before every text for ReCaLL; none where as many would leave nothing to compare with."""
     held = [text for text in every if text.part == "held_out"]
     pool = held or [text for text in every if text.label is False]
+    if len(pool) <= shots > 1:
+        there = counted(len(pool), "held-out text" if held else "non-member")
+        raise InputError(
+            f"{argument('shots', shots)}: there {'is' if len(pool) == 1 else 'are'} {there}, and one at least must be "
+            "left to compare with. Give fewer shots, or more of them."
+        )
     return random.Random(seed).sample(pool, shots) if len(pool) > shots else []
 
 
@@ -313,7 +319,8 @@ def _summed_up(run: Membership, tell: Progress) -> MemberSummary:
     before = pl.col("id").is_in(manifest.prefix) & (
         (pl.col("part") == "held_out") if manifest.held_out is not None else (pl.col("part") == "texts")
     )
-    own, left = rows.filter(pl.col("part") == "texts"), rows.filter(~before)
+    known = rows.filter(before)["text"].to_list()  # also where the same text stands there again
+    own, left = rows.filter(pl.col("part") == "texts"), rows.filter(~pl.col("text").is_in(known))
     labelled = own.filter(pl.col("label").is_not_null())
     asked, held = left.filter(pl.col("part") == "texts"), left.filter(pl.col("part") == "held_out")
     evaluated = asked.filter(pl.col("label").is_not_null())

@@ -127,7 +127,7 @@ def read_rows(plan: Plan, places: Sequence[int], progress: Progress) -> Iterator
         }
         yield {
             **_tokens_row(plan, place, own),
-            **{f"{name}_loss": -other.mean for name, other in others.items() if other is not None},
+            **{f"{name}_loss": 0.0 - other.mean for name, other in others.items() if other is not None},
             **{f"{name}_evals": other.token_evals for name, other in others.items() if other is not None},
             **scores_of(plan.texts[place], own, **others),
             **({} if best is None else _window_row(plan.tokens[place], best[number])),
