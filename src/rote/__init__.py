@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rote.jobs.figures import DrawnFigures, figures
     from rote.jobs.longer import longer
     from rote.jobs.member import member
-    from rote.jobs.open import BenchScore, Reconstruction, Run, SavedComparison, Sweep, open
+    from rote.jobs.open import BenchScore, Membership, Reconstruction, Run, SavedComparison, Sweep, open
     from rote.jobs.rate import rate
     from rote.jobs.reconstruct import reconstruct
     from rote.jobs.scan import scan
@@ -68,6 +68,7 @@ _HOME = {
     "GeneratingModel": "rote.models.base",
     "InputError": "rote.errors",
     "LogitModel": "rote.models.base",
+    "Membership": "rote.jobs.open",
     "ModelError": "rote.errors",
     "ModelIdentity": "rote.models.base",
     "ModelOptions": "rote.models.base",
@@ -132,6 +133,7 @@ __all__ = [
     "GeneratingModel",
     "InputError",
     "LogitModel",
+    "Membership",
     "ModelError",
     "ModelIdentity",
     "ModelOptions",

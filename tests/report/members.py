@@ -264,7 +264,7 @@ def _evaluation(manifest: MemberManifest, rows: Sequence[Row], blind: Confound) 
 
 def _test(manifest: MemberManifest, rows: Sequence[Row], p: float, blind_p: float, combined: int) -> DatasetTest:
     suspects = [row for row in rows if row["part"] == "texts" and row["label"] is not False]
-    held = [row for row in rows if row["part"] == "held_out" or row["label"] is False]
+    held = [row for row in rows if row["part"] == "held_out"] or [row for row in rows if row["label"] is False]
     return DatasetTest(
         suspects=len(suspects),
         held_out=len(held) - len(manifest.prefix),
@@ -272,7 +272,7 @@ def _test(manifest: MemberManifest, rows: Sequence[Row], p: float, blind_p: floa
         splits=21,
         permutations=999,
         p=p,
-        p_values=[min(1.0, p / 2 * (0.5 + place / 20)) for place in range(21)],
+        p_values=[min(1.0, max(0.001, p / 2 * (0.5 + place / 20))) for place in range(21)],
         difference=0.83,
         weights={name: 0.1 * place for place, name in enumerate(manifest.scores[:5])},
         blind=blind_p,

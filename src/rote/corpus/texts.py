@@ -83,11 +83,15 @@ def _given(one: Any, number: int, column: str, where: str) -> LabelledText:
         raise InputError(f"{where} is {one!r:.60}. Give a text, or a mapping with {column!r}.")
     if column not in one:
         raise InputError(f"{where} has no {column!r}. Name its key with {argument('text_column')}.")
-    return _text(str(one.get("id", f"text-{number}")), one[column], one, where)
+    own = one.get("id")
+    own = f"text-{number}" if own is None else str(own) if whole(own) else own
+    return _text(own, one[column], one, where)
 
 
-def _text(name: str, text: Any, said: Mapping[str, Any], where: str, folder: str | None = None) -> LabelledText:
+def _text(name: Any, text: Any, said: Mapping[str, Any], where: str, folder: str | None = None) -> LabelledText:
     """`folder`: that of a text in a folder of texts, which may be its label."""
+    if not isinstance(name, str) or not name or lone_surrogate(name) is not None:
+        raise InputError(f"{where}: id is {name!r:.40}. Give a string that is not empty, or leave it out.")
     if not isinstance(text, str):
         raise InputError(f"{where}: the text is {text!r:.40}. Give a string.")
     if not text:
@@ -97,6 +101,8 @@ def _text(name: str, text: Any, said: Mapping[str, Any], where: str, folder: str
     label, group, date, repetitions = (said.get(key) for key in (*SAID, "repetitions"))
     if group is not None and (isinstance(group, bool) or not isinstance(group, str | int) or group == ""):
         raise InputError(f"{where}: group is {group!r:.40}. Give a name or a number, or leave it out.")
+    if isinstance(group, str) and lone_surrogate(group) is not None:
+        raise InputError(f"{where}: group {group!r:.40} has half of a surrogate pair, which is not text. Replace it.")
     if repetitions is not None and (not whole(repetitions) or repetitions < 0):
         raise InputError(f"{where}: repetitions is {repetitions!r:.40}. Give a whole number of at least 0.")
     return LabelledText(

@@ -15,11 +15,20 @@ import pyarrow.parquet as pq
 
 from rote.errors import InputError, RunError, argument
 from rote.frames import FrameKind, frame_of, require_frame
-from rote.jobs.open import BenchScore, Handle, Reconstruction, Run, SavedComparison, Sweep, as_handle
+from rote.jobs.open import BenchScore, Handle, Membership, Reconstruction, Run, SavedComparison, Sweep, as_handle
 from rote.options import Option, folder_of, require_known, typed_path
 from rote.progress import Progress, quiet, stopping
 from rote.report.export.harness import Samples, file_date, folder_name, results, tasks
-from rote.report.export.rows import Kind, as_csv, as_jsonl, curve_rows, metadata_kinds, score_rows, sweep_rows
+from rote.report.export.rows import (
+    Kind,
+    as_csv,
+    as_jsonl,
+    curve_rows,
+    metadata_kinds,
+    score_rows,
+    sweep_rows,
+    text_rows,
+)
 from rote.scheme import label_of
 from rote.store.files import make_folder, whole_file, write_whole
 from rote.store.open import Folder
@@ -47,7 +56,9 @@ class Exported:
 
 
 def export(
-    folder: Annotated[Folder, Option("A finished run, a sweep, a comparison or a score.", metavar="DIR")],
+    folder: Annotated[
+        Folder, Option("A finished run, a sweep, a comparison, a score or a membership run.", metavar="DIR")
+    ],
     to: Annotated[Format, Option("What the other program reads.", "--to")],
     *,
     out: Annotated[
@@ -76,7 +87,7 @@ def export(
 
 def _exported(stored: Handle, to: Format, out: str | Path | None, scheme: str, tell: Progress) -> Exported:
     match stored:
-        case Sweep() | SavedComparison() | BenchScore():
+        case Sweep() | SavedComparison() | BenchScore() | Membership():
             return _export_table(stored, to, out, scheme)
         case Reconstruction():
             raise RunError(NO_TABLE.format(stored.folder))
@@ -102,7 +113,7 @@ def _frame(stored: Handle, scheme: str) -> pl.DataFrame:
             chosen = _schemes(stored.folder, stored.manifest.schemes, scheme)
             _ = stored.summary  # refuses a run that is unfinished
             return pl.concat(_tables(stored, chosen, _metadata_kinds(stored), quiet))
-        case Sweep() | SavedComparison() | BenchScore():
+        case Sweep() | SavedComparison() | BenchScore() | Membership():
             return _table(stored, scheme)
         case Reconstruction():
             raise RunError(NO_TABLE.format(stored.folder))
@@ -140,28 +151,34 @@ def _metadata_kinds(run: Run) -> dict[str, Kind] | None:
 
 
 def _export_table(
-    stored: Sweep | SavedComparison | BenchScore, to: Format, out: str | Path | None, scheme: str
+    stored: Sweep | SavedComparison | BenchScore | Membership, to: Format, out: str | Path | None, scheme: str
 ) -> Exported:
-    """The table of a sweep, of a comparison or of scored guesses."""
+    """The table of a sweep, of a comparison, of scored guesses or of texts."""
     folder = stored.folder
     if to in ("lm-eval", "evidence"):
+        if isinstance(stored, Membership):
+            raise InputError(
+                f"{folder} holds scores of texts, which {to} has no place for; export csv, jsonl or parquet."
+            )
         raise InputError(f"{folder} holds no run but a table about several; export one of its runs to {to}.")
     table, path = _table(stored, scheme), _target(folder, to, out)
     rows, nul = _write(path, to, iter([table]))
     return Exported((path,), rows, nul)
 
 
-def _table(stored: Sweep | SavedComparison | BenchScore, scheme: str) -> pl.DataFrame:
+def _table(stored: Sweep | SavedComparison | BenchScore | Membership, scheme: str) -> pl.DataFrame:
     folder = stored.folder
     if isinstance(stored, Sweep):
         table = sweep_rows(stored.result)
         known = list(dict.fromkeys(table["scheme"]))
         return table.filter(pl.col("scheme").is_in(_schemes(folder, known, scheme)))
     if scheme != "all":
-        kind = "score" if isinstance(stored, BenchScore) else "comparison"
+        kind = {BenchScore: "score", Membership: "membership run"}.get(type(stored), "comparison")
         raise InputError(f"{folder} holds a {kind}: {argument('scheme')} does not apply to it; leave it out.")
     if isinstance(stored, BenchScore):
         return curve_rows(stored.result)
+    if isinstance(stored, Membership):
+        return text_rows(stored.view)
     _ = stored.result  # refuses a comparison of another format, or damaged
     return stored.differences
 

@@ -1,4 +1,4 @@
-"""The figures of what a folder holds: a run, a comparison, a sweep, a reconstruction or a score; with their data."""
+"""The figures of what a folder holds: a run, a comparison, a sweep and so on; with their data."""
 
 from __future__ import annotations
 
@@ -10,11 +10,22 @@ from typing import Annotated, get_args
 import polars as pl
 
 from rote.errors import InputError, RunError, argument
-from rote.jobs.open import BenchScore, Handle, Reconstruction, Run, SavedComparison, Sweep, as_handle, several
+from rote.jobs.open import (
+    BenchScore,
+    Handle,
+    Membership,
+    Reconstruction,
+    Run,
+    SavedComparison,
+    Sweep,
+    as_handle,
+    several,
+)
 from rote.options import Option, folder_of, require_known, typed_path
 from rote.progress import Progress, quiet, stopping
 from rote.report.figures.comparison import COMPARISON_FIGURES, comparison_figures
 from rote.report.figures.figure import Figure
+from rote.report.figures.member import MEMBER_FIGURES, member_figures
 from rote.report.figures.mpl.draw import FileFormat, Style, draw, require_matplotlib
 from rote.report.figures.reconstruction import RECONSTRUCTION_FIGURES, reconstruction_figures
 from rote.report.figures.run import RUN_FIGURES, run_figures
@@ -44,7 +55,7 @@ class DrawnFigures:
 def figures(
     folders: Annotated[
         Folder | Sequence[Folder],
-        Option("Finished runs, comparisons, sweeps, reconstructions or scores.", metavar="DIR"),
+        Option("Finished runs, comparisons, sweeps, reconstructions, scores or membership runs.", metavar="DIR"),
     ],
     *,
     format: Annotated[FileFormat, Option("Of the pictures.")] = "svg",
@@ -112,7 +123,8 @@ def _drawn(
     tell("figures", len(made), len(made))
     captions = target / "captions.md"
     write_whole(captions, _captions(made).encode("utf-8", "replace"))
-    names = {figure.name.split("-")[0] if figure.name.startswith("pair-") else figure.name for figure in made}
+    several = ("pair-", "scores-")  # of which there may be more than one
+    names = {figure.name.split("-")[0] if figure.name.startswith(several) else figure.name for figure in made}
     absent = {name: needs for name, needs in known_figures.items() if name not in names}
     return DrawnFigures(target, tuple(written), captions, absent)
 
@@ -120,7 +132,7 @@ def _drawn(
 def _figures(stored: Handle, scheme: str | None) -> tuple[list[Figure], Mapping[str, str]]:
     """The figures of what a folder holds, and all that such a folder can have."""
     if scheme is not None and not isinstance(stored, Run):
-        kind = kind_of(stored.folder)
+        kind = "membership run" if isinstance(stored, Membership) else kind_of(stored.folder)
         raise InputError(f"{stored.folder} holds a {kind}: {argument('scheme')} does not apply to it; leave it out.")
     match stored:
         case SavedComparison():
@@ -131,6 +143,8 @@ def _figures(stored: Handle, scheme: str | None) -> tuple[list[Figure], Mapping[
             return reconstruction_figures(manifest, summary), RECONSTRUCTION_FIGURES
         case BenchScore(result=score):
             return score_figures(score), SCORE_FIGURES
+        case Membership(view=view):
+            return member_figures(view.manifest, view.summary, view.rows), MEMBER_FIGURES
         case Run():
             return _run_figures(stored, scheme), RUN_FIGURES
 

@@ -18,9 +18,9 @@ from rote.corpus.texts import LabelledText, Texts, labelled_texts
 from rote.errors import InputError, argument
 from rote.jobs.engine import run_folder, shard_size
 from rote.jobs.open import Membership
-from rote.membership.options import Reading
+from rote.membership.options import Reading, longest_window
 from rote.membership.scores import named
-from rote.models.base import BUNDLED, BUNDLED_MEMBERS, LogitModel, ModelOptions, load, with_logits
+from rote.models.base import BUNDLED, BUNDLED_MEMBERS, LogitModel, ModelOptions, TokenModel, load, with_logits
 from rote.options import Batch, Option, Out, Seed, require_flag, require_kind, require_whole, typed_path
 from rote.progress import Progress, quiet, stopping
 from rote.store.files import FORMAT, digest, line, locked, now
@@ -84,11 +84,16 @@ def member(
     `held_out`, or labels, the dataset test asks whether the model saw the texts at all. `reference`: another model,
     loaded or by name. A folder that holds part of this run is continued.
     """
+    require_kind("model", model, TokenModel, "a model that rote.load gives")
     with_logits(model, "membership inference")
     for name, flag in (("quick", quick), ("extract", extract)):
         require_flag(name, flag)
     require_kind("reading", reading, Reading, "a rote.Reading")
     _check_match(match)
+    require_whole("shots", shots)
+    require_whole("seed", seed, 0)
+    if batch_size != "auto":
+        require_whole("batch_size", batch_size)
     tell = progress or quiet
     own, name = labelled_texts(texts, "texts", text_column=text_column, progress=tell)
     if texts == BUNDLED_MEMBERS and not _is_bundled(model):
@@ -100,13 +105,15 @@ def member(
     _refuse_both(own, held)
     from rote.membership.texts import plan_of
 
+    if extract:
+        _check_room(model)
     other = None if reference is None else _reference(reference, model, tell)
     every = [_stored("texts", text) for text in own] + [_stored("held_out", text) for text in held]
-    before = [] if quick else _drawn(every, require_whole("shots", shots), require_whole("seed", seed, 0))
+    before = [] if quick else _drawn(every, shots, seed)
     folder = run_folder(out, name, model)
     with stopping(lambda: _left(folder)):
         plan = plan_of(
-            model, [text.text for text in every], [text.id for text in every], reference=other,
+            model, [text.text for text in every], [_called(text) for text in every], reference=other,
             before=[text.text for text in before], lowercase=not quick, extract=extract, reading=reading,
             batch_size=batch_size,
         )  # fmt: skip
@@ -127,6 +134,17 @@ def member(
 def _check_match(match: Sequence[str]) -> None:
     if isinstance(match, str) or not set(match) <= {"length", "date"}:
         raise InputError(f"{argument('match')} must be of 'length' and 'date', as in ['length'], not {match!r}.")
+
+
+def _check_room(model: LogitModel) -> None:
+    from rote.membership.windows import PREFIX, SUFFIX
+
+    room = longest_window(model)
+    if room < PREFIX + SUFFIX:
+        raise InputError(
+            f"{argument('extract')} takes windows of {PREFIX + SUFFIX} tokens, and the model's context has room for "
+            f"{room}. Leave it out."
+        )
 
 
 def _is_bundled(model: LogitModel) -> bool:
@@ -188,6 +206,10 @@ def _stored(part: Part, text: LabelledText) -> StoredText:
         part=part, id=text.id, text=text.text, label=text.label, group=text.group, date=text.date,
         repetitions=text.repetitions,
     )  # fmt: skip
+
+
+def _called(text: StoredText) -> str:
+    return f"{'held-out ' if text.part == 'held_out' else ''}text {text.id!r}"
 
 
 def _left(folder: Path) -> str:

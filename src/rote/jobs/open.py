@@ -20,6 +20,7 @@ from rote.progress import Progress
 from rote.store import open as stores
 from rote.store.comparison import StoredComparison
 from rote.store.manifest import refuse_other_model
+from rote.store.membership import StoredMembership
 from rote.store.reconstruction import StoredReconstruction
 from rote.store.run import Finished, RunView, StoredRun
 from rote.store.submissions import StoredScore
@@ -251,7 +252,17 @@ class BenchScore(_Handle, StoredScore):
         return score_card(self.result)
 
 
-Handle = Run | Sweep | SavedComparison | Reconstruction | BenchScore
+@dataclass(frozen=True)
+class Membership(_Handle, StoredMembership):
+    """Membership scores of texts, and what they come to. `scores` has one row per text."""
+
+    def _card(self) -> str:
+        from rote.report.text.cards import member_card
+
+        return member_card(self.summary)
+
+
+Handle = Run | Sweep | SavedComparison | Reconstruction | BenchScore | Membership
 
 
 def as_handle(given: stores.Folder) -> Handle:
@@ -260,7 +271,7 @@ def as_handle(given: stores.Folder) -> Handle:
 
 
 def open(folder: str | Path) -> Handle:
-    """What a folder holds, finished or not: a run, a sweep, a comparison, a reconstruction or a score."""
+    """What a folder holds, finished or not: a run, a sweep, a comparison, a reconstruction, a score or memberships."""
     match stores.open(stores.path_of(folder)):
         case StoredRun(folder=path):
             return Run(path)
@@ -272,3 +283,5 @@ def open(folder: str | Path) -> Handle:
             return Reconstruction(path)
         case StoredScore(folder=path):
             return BenchScore(path)
+        case StoredMembership(folder=path):
+            return Membership(path)

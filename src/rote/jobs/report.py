@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 from rote.analysis.similarity import Similarity, similarity
-from rote.jobs.open import BenchScore, Reconstruction, Run, SavedComparison, Sweep, as_handle
+from rote.jobs.open import BenchScore, Membership, Reconstruction, Run, SavedComparison, Sweep, as_handle
 from rote.options import Option
 from rote.progress import Progress, quiet
+from rote.report.page.member import render_member
 from rote.report.page.reconstruction import render_reconstruction
 from rote.report.page.run import render_run
 from rote.report.page.submissions import render_score
@@ -19,7 +20,9 @@ from rote.store.reconstruction import StoredReconstruction
 
 
 def report(
-    folder: Annotated[Folder, Option("The folder of a finished run, reconstruction, sweep, comparison or score.")],
+    folder: Annotated[
+        Folder, Option("The folder of a finished run, reconstruction, sweep, comparison, score or membership run.")
+    ],
     *,
     progress: Progress | None = None,
 ) -> Path:
@@ -36,6 +39,8 @@ def report(
             return report_reconstruction(stored, compared)
         case BenchScore():
             return write_page(stored.folder, render_score(stored.result))
+        case Membership():
+            return write_page(stored.folder, render_member(stored.view))
         case SavedComparison():
             from rote.jobs.compare import compare_again
 

@@ -63,7 +63,10 @@ def plan_of(
     reading: Reading = Reading(),
     batch_size: BatchSize = "auto",
 ) -> Plan:
-    """Tokenise everything. A text without a token to score, in one of the readings that are asked for, is refused."""
+    """Tokenise everything. A text without a token to score, in one of the readings that are asked for, is refused.
+
+    `names`: what messages call the texts.
+    """
     tokens = _tokenised(model, texts, names, "")
     lowered: list[list[int] | None] = [None] * len(texts)
     if lowercase:
@@ -102,7 +105,7 @@ def _tokenised(model: LogitModel, texts: Sequence[str], names: Sequence[str], ho
     least = 1 if model.bos_id is not None else 2
     wrong = next((place for place, own in enumerate(made) if len(own.ids) < least), None)
     if wrong is not None:
-        raise InputError(nothing_to_score(f"text {names[wrong]!r}{how}", len(made[wrong].ids)))
+        raise InputError(nothing_to_score(f"{names[wrong]}{how}", len(made[wrong].ids)))
     return made
 
 
@@ -136,7 +139,7 @@ class _Reads:
 
     def __init__(self, plan: Plan, places: list[int], progress: Progress) -> None:
         self.plan, self.places, self.progress = plan, places, progress
-        self.names = [f"text {plan.names[place]!r}" for place in places]
+        self.names = [plan.names[place] for place in places]
         self.done = 0
 
     def of(self, needs: Needs, ids: Sequence[Sequence[int]], prefix: Sequence[int] = ()) -> list[TextRead]:

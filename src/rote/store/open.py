@@ -1,4 +1,4 @@
-"""What a folder holds: a run, a sweep, a comparison, a reconstruction or a score. Decided here and nowhere else."""
+"""What a folder holds: a run, a sweep, a comparison, a reconstruction, a score or memberships. Decided here alone."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Literal
 from rote.errors import InputError, RunError
 from rote.store.comparison import StoredComparison
 from rote.store.files import read_json
+from rote.store.membership import StoredMembership
 from rote.store.reconstruction import StoredReconstruction
 from rote.store.run import StoredRun
 from rote.store.submissions import SCORE, StoredScore
 from rote.store.sweep import StoredSweep
 
-Holding = Literal["run", "sweep", "comparison", "reconstruction", "score"]
-Stored = StoredRun | StoredSweep | StoredComparison | StoredReconstruction | StoredScore
+Holding = Literal["run", "sweep", "comparison", "reconstruction", "score", "membership"]
+Stored = StoredRun | StoredSweep | StoredComparison | StoredReconstruction | StoredScore | StoredMembership
 Folder = Stored | str | Path
 """What a folder holds, opened, or the path of the folder."""
 
@@ -46,6 +47,8 @@ def kind_of(folder: str | Path) -> Holding:
     kind = read_json(path / "manifest.json").get("kind")
     if kind == "attack":
         raise RunError(f"{folder} holds an attack's guesses, which are no run; `rote bench score` scores them.")
+    if kind == "member":
+        return "membership"
     return "reconstruction" if kind == "reconstruct" else "run"
 
 
@@ -63,6 +66,8 @@ def open(folder: str | Path) -> Stored:
             return StoredReconstruction(path)
         case "score":
             return StoredScore(path)
+        case "membership":
+            return StoredMembership(path)
 
 
 def require_run(folder: str | Path) -> Path:
@@ -75,7 +80,11 @@ def require_run(folder: str | Path) -> Path:
         raise RunError(f"{folder} holds a sweep; give one of its runs, such as {parts[0] if parts else 'prefix-50'}.")
     if kind == "comparison":
         raise RunError(f"{folder} holds a comparison, which has no scores of its own; give one of the runs it names.")
-    what = "scored guesses, no run" if kind == "score" else "a reconstruction, which has no scores"
+    what = {
+        "score": "scored guesses, no run",
+        "membership": "membership scores of whole texts, no run of windows or examples",
+        "reconstruction": "a reconstruction, which has no scores",
+    }[kind]
     raise RunError(f"{folder} holds {what}; `rote report` shows it.")
 
 

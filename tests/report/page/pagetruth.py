@@ -12,10 +12,12 @@ from typing import Any
 
 from rote.report.figures.comparison import comparison_figures
 from rote.report.figures.figure import Figure
+from rote.report.figures.member import member_figures
 from rote.report.figures.reconstruction import reconstruction_figures
 from rote.report.figures.submissions import score_figures
 from rote.report.figures.sweep import sweep_figures
 from rote.store.comparison import StoredComparison
+from rote.store.membership import StoredMembership
 from rote.store.reconstruction import StoredReconstruction
 from rote.store.submissions import StoredScore
 from rote.store.sweep import StoredSweep
@@ -148,6 +150,45 @@ class ScoreTruth(PageTruth):
     def _none(self, rest: str) -> float:
         assert rest == "recall"
         return 0.0
+
+
+class MemberTruth(PageTruth):
+    """`rows`: what is stored of each text, in order."""
+
+    prose: tuple[str, ...] = (
+        r"Min-K%(\+\+)? \d+",
+        r"\b\d+% (least likely tokens|smallest z-scores)",
+        r"with probability 1/2",
+        r"\(p below 5%\)",
+        r"^(5|25|75|95)%$",
+        r"^95% interval$",
+        r"TPR at 0?\.?1% FPR",
+        r"needs 1(00|,000) non-members",
+    )
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "manifest", "summary", "seal")
+        self.stored = StoredMembership(folder)
+        self.rows = self.stored.scores.to_dicts()
+
+    def _made(self) -> list[Figure]:
+        view = self.stored.view
+        return member_figures(view.manifest, view.summary, view.rows)
+
+    def _rows(self, rest: str) -> Any:
+        if rest in ("count", "listed"):
+            return len(self.rows) if rest == "count" else 300
+        place, _, column = rest.partition("/")
+        found = self.rows[int(place)][column]
+        return visible(found) if isinstance(found, str) else found
+
+    def _shaded(self, what: str) -> int:
+        return {"count": min(60, len(self.rows)), "tokens": 500}[what]
+
+    def _evaluation(self, what: str) -> int:
+        assert what == "scores"
+        others = ("combined", "blind", "random", "majority")
+        return sum(row["name"] not in others for row in self.files["summary"]["evaluation"]["rows"])
 
 
 class ReconstructionTruth(PageTruth):

@@ -144,11 +144,11 @@ def _too_few(texts: Texts, after: str) -> str:
     for own, word in ((texts.member, "member"), (~texts.member, "non-member")):
         of = f" of {counted(texts.units(own), 'group')}" if texts.grouped else ""
         have.append(f"{counted(int(own.sum()), word)}{of}")
-    unit = "groups" if texts.grouped else "texts"
-    return (
-        f"Scores are evaluated with at least {FEWEST} {unit} of members and {FEWEST} of non-members that can be dealt "
-        f"apart; there are {' and '.join(have)}{after}."
-    )
+    if texts.grouped:
+        needed = f"members of at least {FEWEST} groups and non-members of {FEWEST}, in parts that share no group"
+    else:
+        needed = f"at least {FEWEST} members and {FEWEST} non-members"
+    return f"An evaluation needs {needed}; there are {' and '.join(have)}{after}."
 
 
 def _called(scores: Floats, member: Bools, part: Ints) -> Bools:
@@ -172,14 +172,14 @@ def _rated(texts: Texts, scores: dict[str, Floats], called: dict[str, Bools], se
         for ladder in ladders:
             found, wrong = ladder.counts(weights)
             ranked.append([auroc(found, wrong), tpr_at(found, wrong, 100), tpr_at(found, wrong, 1000)])
-        both = weights @ calls
-        right, members = (weights * member) @ calls, (weights * member).sum(1)[:, None]
+        drawn = weights.T.astype(np.float64)
+        both, right, members = drawn @ calls, drawn @ (calls * member[:, None]), drawn[:, member].sum(1)[:, None]
         with np.errstate(invalid="ignore"):
             precision = right / both
         fixed = [precision, right / members, f_beta(right, both, members)]
         return np.concatenate([np.array(ranked).transpose(2, 1, 0), np.array(fixed).transpose(1, 0, 2)], axis=1)
 
-    truth = statistics(np.ones((1, len(member)), dtype=np.int64))[0]
+    truth = statistics(np.ones((len(member), 1), dtype=np.int64))[0]
     drawn = texts.bootstrap(statistics, seed)
     members, others = texts.units(member), int((~member).sum())
     ways = {}
@@ -233,7 +233,7 @@ def _by_repetitions(
         def statistics(weights: Ints, ladders: list[Ladder] = ladders) -> Floats:
             return np.stack([auroc(*ladder.counts(weights)) for ladder in ladders], axis=1)
 
-        truth = statistics(np.ones((1, len(own.member)), dtype=np.int64))[0]
+        truth = statistics(np.ones((len(own.member), 1), dtype=np.int64))[0]
         drawn = own.bootstrap(statistics, seed)
         levels.append(
             ByRepetitions(

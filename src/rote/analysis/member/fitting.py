@@ -15,7 +15,7 @@ FOLDS = 5
 EXTRACTED = ("best_window", "near_lower")
 """Scores that may be -inf; they are not put together with others."""
 
-PENALTY = 0.1
+PENALTY = 1.0
 """Of the weights, where every score has a variance of 1."""
 
 TAILS = (0.025, 0.975)
@@ -71,23 +71,22 @@ def scaled(scores: Floats, on: Ints) -> Floats:
 
 
 def weigh(scores: Floats, member: Bools) -> Floats:
-    """The weights that tell members from others best, by ridge regression: none is negative, and they sum to 1.
+    """The weights that tell members from others best, by ridge regression with both classes as large; 1 in all, unsigned.
 
-    A score can count only in the direction that means seen: texts that the model finds more surprising than others are
-    no evidence that it saw them. Where no score points there, all count alike.
+    A weight may be negative: of two scores that are alike in what makes a text hard, the difference tells more. But texts
+    that the model finds more surprising than others are no evidence that it saw them, however well that tells them
+    apart. So where more of the difference comes from scores that count against the direction that means seen than from
+    scores that count in it, all count alike, in that direction.
     """
-    from scipy.linalg import solve_triangular
-    from scipy.optimize import nnls
-
     one, other = scores[member], scores[~member]
-    apart = (one.mean(0) - other.mean(0)) / 2
-    spread = (one.T @ one / len(one) + other.T @ other / len(other)) / 2
+    apart = one.mean(0) - other.mean(0)
     middle = (one.mean(0) + other.mean(0)) / 2
-    root = np.linalg.cholesky(spread - np.outer(middle, middle) + PENALTY * np.eye(len(apart)))
-    weights, _ = nnls(root.T, solve_triangular(root, apart, lower=True))
-    total = float(weights.sum())
-    even: Floats = np.full(len(apart), 1 / len(apart))
-    return weights / total if total > 1e-12 else even
+    spread = (one.T @ one / len(one) + other.T @ other / len(other)) / 2 - np.outer(middle, middle)
+    weights: Floats = np.linalg.solve(spread + PENALTY * np.eye(len(apart)), apart)
+    comes_from = weights * apart
+    if not comes_from[weights > 0].sum() > comes_from[weights < 0].sum():
+        weights = np.ones(len(apart))
+    return weights / np.abs(weights).sum()
 
 
 def aligned(scores: Floats, member: Bools, part: Ints) -> Floats:

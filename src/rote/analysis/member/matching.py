@@ -21,7 +21,7 @@ def matched(rows: pl.DataFrame, by: Sequence[str], seed: int) -> pl.DataFrame:
 
     A cell is a year, a bin of lengths in characters, or both.
     """
-    if not by:
+    if not by or not rows.height:
         return rows
     cells = np.zeros(rows.height, dtype=np.int64)
     for what in by:

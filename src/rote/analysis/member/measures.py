@@ -4,7 +4,10 @@ Scores are oriented: large means member. A threshold calls every text with at le
 equal scores are called together, and no curve goes through a point that no threshold reaches.
 
 The bootstrap draws groups where there are any, all their texts together, and texts of each class otherwise; what was
-fitted or chosen stays as it is.
+fitted or chosen stays as it is. Its 95% intervals of the AUROC held the truth in 91 to 95% of simulated sets with 20
+normal scores a class, in 93 to 96% with 50, and in 94 to 95% with 200, where those of the TPR at 1% did in 92 to 97%. With
+groups of 10 texts that are alike (intraclass correlation 0.5), it was 93% for 10 or 20 groups a class, 89% for 5 and 77% for
+3: intervals of few groups are too narrow.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ CORNERS = 200
 
 _PER = round(1 / BETA**2)
 
-_CHUNK = 8_000_000
+_CHUNK = 1_000_000
 """Numbers that a chunk of resamples may hold."""
 
 
@@ -51,12 +54,16 @@ class Ladder:
         return cls(order, np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(scores) - 1), member)
 
     def counts(self, weights: Ints | None = None) -> tuple[Ints, Ints]:
-        """True and false positives at each threshold; [resamples, thresholds] where texts count `weights` times."""
-        member = self.member[self.order]
-        own = np.ones(len(member), dtype=np.int64) if weights is None else weights[..., self.order]
-        found, all_called = np.cumsum(own * member, axis=-1), np.cumsum(own, axis=-1)
-        found, all_called = found[..., self.ends], all_called[..., self.ends]
-        return found, all_called - found
+        """True and false positives at each threshold; [thresholds, resamples] where texts count `weights` times."""
+        if weights is None:
+            weights = np.ones(len(self.order), dtype=np.int64)
+        own, found = weights[self.order], np.zeros_like(weights)
+        rows = self.member[self.order]
+        found[rows] = own[rows]
+        found, called = np.cumsum(found, axis=0), np.cumsum(own, axis=0)
+        if len(self.ends) < len(self.order):
+            found, called = found[self.ends], called[self.ends]
+        return found, called - found
 
 
 def auroc(found: Ints, wrong: Ints) -> Floats:
@@ -64,10 +71,11 @@ def auroc(found: Ints, wrong: Ints) -> Floats:
 
     From the counts of a ladder.
     """
-    rise = np.diff(found, axis=-1, prepend=0)
-    before = np.concatenate([np.zeros_like(wrong[..., :1]), wrong[..., :-1]], axis=-1)
-    lower = 2 * wrong[..., -1:] - wrong - before  # twice the non-members below, those beside counted half
-    won: Floats = (rise * lower).sum(-1) / (2.0 * found[..., -1] * wrong[..., -1])
+    below = 2 * wrong[-1] - wrong  # twice the non-members below a threshold, and those beside it once
+    below[1:] -= wrong[:-1]
+    below[1:] *= found[1:] - found[:-1]
+    below[0] *= found[0]
+    won: Floats = below.sum(0) / (2.0 * found[-1] * wrong[-1])
     return won
 
 
@@ -76,9 +84,9 @@ def tpr_at(found: Ints, wrong: Ints, one_in: int) -> Floats:
 
     0 where every threshold takes more.
     """
-    allowed = wrong[..., -1:] // one_in
-    best = np.where(wrong <= allowed, found, 0).max(-1)
-    share: Floats = best / found[..., -1]
+    thresholds = (wrong <= wrong[-1] // one_in).sum(0)  # they come first
+    best = np.take_along_axis(found, np.maximum(thresholds - 1, 0)[None], axis=0)[0]
+    share: Floats = np.where(thresholds > 0, best, 0) / found[-1]
     return share
 
 
@@ -147,11 +155,11 @@ class Texts:
         return min(self.units(self.member), self.units(~self.member))
 
     def resamples(self, seed: int, count: int = RESAMPLES) -> Iterator[Ints]:
-        """How often each text is drawn: chunks of [resamples, texts]. One that lacks a class is drawn again."""
+        """How often each text is drawn: chunks of [texts, resamples]. One that lacks a class is drawn again."""
         rng = np.random.default_rng(seed)
         step = max(1, _CHUNK // max(len(self.member), 1))
         for start in range(0, count, step):
-            yield self._drawn(rng, min(step, count - start))
+            yield np.ascontiguousarray(self._drawn(rng, min(step, count - start)).T)
 
     def _drawn(self, rng: np.random.Generator, count: int) -> Ints:
         if not self.grouped:

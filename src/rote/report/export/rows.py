@@ -11,6 +11,7 @@ from typing import Any, Literal
 import polars as pl
 
 from rote.store.manifest import Manifest
+from rote.store.membership import MemberView
 from rote.store.run import Passages
 from rote.store.submissions import ScoreResult
 from rote.store.summary import RateName
@@ -173,6 +174,23 @@ def curve_rows(score: ScoreResult) -> pl.DataFrame:
     ]
     kinds = {"submission": pl.String, "errors": pl.Int64, "solved": pl.Int64, "recall": pl.Float64}
     return pl.DataFrame(rows, schema=kinds | {"precision": pl.Float64})
+
+
+def text_rows(run: MemberView) -> pl.DataFrame:
+    """The scores of texts: a row per text, with the scores that were asked for, and its tokens' log-probs."""
+    manifest = run.manifest
+    by_token = ["scored_start", "token_ends", "token_log_probs", "token_z"]
+    known = ["part", "id", "label", "group", "date", "repetitions", "characters", "tokens", "windows", "token_evals"]
+    losses = ["lowercase_loss", "reference_loss", "prefixed_loss", "windows_tried", "best_start"]
+    return run.rows.select(
+        *known,
+        _always("model", manifest.model.name, pl.String),
+        _always("bos_token", manifest.model.bos_token, pl.Int64),
+        *manifest.scores,
+        *(name for name in losses if run.rows[name].count() > 0),
+        "text",
+        *by_token,
+    )
 
 
 def sweep_rows(sweep: SweepResult) -> pl.DataFrame:

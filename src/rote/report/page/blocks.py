@@ -69,13 +69,14 @@ def _parts(text: str) -> Iterator[tuple[str, bool]]:
 
 def _block(text: str) -> dict[str, Any]:
     lines = sum(max(1, math.ceil(len(line) / _LINE)) for line in text.splitlines() or [""])
-    return {"text": _escaped(text), "height": round(lines * _HEIGHT, 1)}
+    return {"text": escaped(text), "height": round(lines * _HEIGHT, 1)}
 
 
 def exact(text: str) -> Markup:
     """Foreign text that a browser reads back character for character, but for what is shown as a mark."""
-    return _escaped(numbers.literal(text))
+    return escaped(numbers.literal(text))
 
 
-def _escaped(text: str) -> Markup:
+def escaped(text: str) -> Markup:
+    """Text that can be shown as it is, so that a browser reads it back character for character."""
     return Markup(str(escape(text)).replace("\r", "&#13;"))  # a browser would make a line feed of it

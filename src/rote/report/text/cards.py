@@ -16,6 +16,9 @@ from rote.report.text import numbers
 from rote.report.text.comparison import TableLine, notes, numbers_table, pairs_table, runs_table
 from rote.report.text.comparison import headline as comparison_headline
 from rote.report.text.conclusion import conclusion
+from rote.report.text.member import headline as member_headline
+from rote.report.text.member import lede as member_lede
+from rote.report.text.membertables import areas, thresholds
 from rote.report.text.passage import Line, ShownPassage, passage_lines
 from rote.report.text.reconstruction import headline as reconstruction_headline
 from rote.report.text.reconstruction import rows as reconstruction_rows
@@ -33,6 +36,7 @@ from rote.report.text.variants import variant_warnings
 from rote.report.text.words import headline, lede, near_sentence
 from rote.store.comparison import ComparisonResult
 from rote.store.manifest import ReconstructionManifest
+from rote.store.member import MemberSummary
 from rote.store.reconstruction import ReconstructionSummary
 from rote.store.run import RunView
 from rote.store.submissions import ScoreResult
@@ -131,6 +135,13 @@ def sweep_card(result: SweepResult) -> str:
 def score_card(result: ScoreResult) -> str:
     tables = [part for each in score_tables(result) for part in (sentence(each.title), table(each.columns, each.rows))]
     return card(score_headline(result), *map(sentence, score_lede(result)), *tables)
+
+
+def member_card(summary: MemberSummary) -> str:
+    evaluation = summary.evaluation
+    shown = [] if evaluation is None else [areas(evaluation), thresholds(evaluation, intervals=True)]
+    tables = [part for each in shown for part in (sentence(each.title), table(each.columns, each.rows))]
+    return card(member_headline(summary), *map(sentence, member_lede(summary)), *tables)
 
 
 def comparison_card(result: ComparisonResult) -> str:

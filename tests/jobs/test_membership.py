@@ -1,0 +1,124 @@
+"""What can be done with a folder of membership scores: opened, shown, drawn, exported; and what cannot."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import rote
+from rote.membership.scores import SCORES
+from rote.report.figures.member import MEMBER_FIGURES
+from rote.report.keys import MARKS
+from rote.store.files import plain
+from tests.cli.command import rote_here
+from tests.report.members import membership
+
+IDS = ("<b>one</b>", "nul \0", "=cmd()", "\u202eturned", "x" * 500)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return membership(tmp_path_factory.mktemp("member") / "run", ids=IDS, extract=True).folder
+
+
+@pytest.fixture
+def found(folder: Path) -> rote.Membership:
+    opened = rote.open(folder)
+    assert isinstance(opened, rote.Membership)
+    return opened
+
+
+def test_a_folder_is_opened_as_what_it_is(found: rote.Membership) -> None:
+    assert found.scores.height == 32
+    assert found.view.rows["text"].null_count() == 0
+    assert found.summary.evaluation is not None
+
+
+def test_a_notebook_shows_the_blind_baseline_too(found: rote.Membership) -> None:
+    card = found._repr_html_()
+    assert "without any model" in card
+    assert "No model" in card
+    assert not set(MARKS) & set(card)
+
+
+def test_an_unfinished_folder_says_so(tmp_path: Path) -> None:
+    begun = membership(tmp_path / "run", finished=False)
+    opened = rote.open(begun.folder)
+    for act in (opened.report, opened.frame, lambda: opened.export("csv"), opened.figures):
+        with pytest.raises(rote.RunError, match=r"is unfinished \(4 of 4 shards stored\)"):
+            act()
+    assert "is unfinished" in opened._repr_html_()
+
+
+def test_the_table_is_exported(found: rote.Membership, tmp_path: Path) -> None:
+    frame = found.frame()
+    names = [score.name for score in SCORES if score.name != "reference"]
+    assert [name for name in frame.columns if name in names] == names
+    assert frame.height == 32
+    assert "reference_loss" not in frame.columns
+    paths = {to: tmp_path / f"table.{to}" for to in ("csv", "jsonl", "parquet")}
+    for to, path in paths.items():
+        written = found.export(to, out=path)  # type: ignore[arg-type]
+        assert (written.files, written.rows) == ((path,), 32)
+    assert pl.read_parquet(paths["parquet"]).equals(frame)
+    lines = [json.loads(line) for line in paths["jsonl"].read_text("utf-8").splitlines()]
+    assert [line["id"] for line in lines] == frame["id"].to_list()
+    assert [line["token_ends"] for line in lines] == frame["token_ends"].to_list()
+    rows = list(csv.DictReader(io.StringIO(paths["csv"].read_text("utf-8-sig"), newline="")))
+    assert [row["id"] for row in rows][:4] == ["<b>one</b>", "nul ␀", "'=cmd()", "\u202eturned"]
+    assert [float(row["loss"]) for row in rows] == frame["loss"].to_list()
+
+
+@pytest.mark.parametrize("to", ["lm-eval", "evidence"])
+def test_what_it_cannot_be_exported_to_is_said(found: rote.Membership, to: Any) -> None:
+    with pytest.raises(rote.InputError, match=f"which {to} has no place for"):
+        found.export(to)
+
+
+def test_figures_are_drawn(found: rote.Membership, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    drawn = found.figures(out=tmp_path / "figures")
+    assert {path.stem.split("-")[0] for path in drawn.figures} == set(MEMBER_FIGURES)
+    assert drawn.absent == {}
+    roc = pl.read_csv(tmp_path / "figures/roc.csv")
+    for _, curve in roc.group_by("score"):
+        assert curve["fpr"].is_sorted()
+        assert curve["tpr"].is_sorted()
+        assert curve["tpr"][-1] == 1
+    assert "No model" in roc["score"]
+    with pytest.raises(rote.InputError, match="holds a membership run"):
+        found.figures(out=tmp_path / "figures", scheme="greedy")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("verify",), ("check",), ("spots",), ("show", "--quote", "the"), ("compare", "FOLDER"),
+        ("longer", "--prefix", "10", "--suffix", "60"),
+    ],
+    ids=lambda arguments: arguments[0],
+)  # fmt: skip
+def test_what_is_about_runs_refuses_it(folder: Path, arguments: tuple[str, ...]) -> None:
+    command, *others = arguments
+    said = rote_here(command, folder, *(folder if one == "FOLDER" else one for one in others))
+    assert said.code == 1
+    assert "holds membership scores of whole texts, no run of windows or examples" in said.err
+
+
+def test_report_prints_it_for_people_and_programs(folder: Path, found: rote.Membership) -> None:
+    said = rote_here("report", folder)
+    assert said.code == 0
+    first, second, *_ = said.out.splitlines()
+    assert "without any model, AUROC is 0.520" in first
+    assert second.startswith("Style, length and date do not tell members from non-members")
+    assert "On held-out texts alone" in said.out
+    assert not set(MARKS) & set(said.out + said.err)
+    assert "\0" not in said.out
+    as_json = rote_here("report", folder, "--json")
+    assert json.loads(as_json.out) == plain(found.summary)
