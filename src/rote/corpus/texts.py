@@ -58,7 +58,7 @@ def labelled_texts(
             )
             for document, text in corpus.read(corpus.documents)
         ]  # fmt: skip
-        return texts, str(given)
+        return texts, Path(given).resolve().name
     if not isinstance(given, Iterable):
         raise InputError(f"{argument(name)} must be a path or texts, not {given!r:.60}.")
     texts, seen = [], set()

@@ -70,7 +70,8 @@ def member(
     extract: Annotated[bool, Option("Also the likeliest window of each text, and what comes near it.")] = False,
     reading: Reading = Reading(),
     match: Annotated[
-        Sequence[Match], Option("Make members and non-members alike by length, date or length,date.", parse=typed_match)
+        Sequence[Match],
+        Option("Make members and non-members alike by length, date or length,date.", default="none", parse=typed_match),
     ] = (),
     seed: Seed = 0,
     batch_size: Batch = "auto",
@@ -101,8 +102,11 @@ def member(
             f"the bundled texts are labelled by what the bundled model saw, not {model.identity().name}. Give texts "
             "whose labels are about it, or none."
         )
-    held = [] if held_out is None else labelled_texts(held_out, "held_out", text_column=text_column, progress=tell)[0]
+    held, held_name = (
+        ([], "") if held_out is None else labelled_texts(held_out, "held_out", text_column=text_column, progress=tell)
+    )
     _refuse_both(own, held)
+    _check_matched(own, match)
     from rote.membership.texts import plan_of
 
     if extract:
@@ -117,7 +121,7 @@ def member(
             before=[text.text for text in before], lowercase=not quick, extract=extract, reading=reading,
             batch_size=batch_size,
         )  # fmt: skip
-        sources = _source(name, own), _source(_name(held_out), held) if held else None
+        sources = _source(name, own), _source(held_name, held) if held else None
         manifest = _manifest(plan, sources, [text.id for text in before], match, seed)
         with locked(folder):
             begin(folder, manifest, text_lines(every))
@@ -145,6 +149,16 @@ def _check_room(model: LogitModel) -> None:
             f"{argument('extract')} takes windows of {PREFIX + SUFFIX} tokens, and the model's context has room for "
             f"{room}. Leave it out."
         )
+
+
+def _check_matched(own: Sequence[LabelledText], match: Sequence[Match]) -> None:
+    """Refuse, before anything is read, what could not be matched in the end."""
+    labelled = [text for text in own if text.label is not None]
+    if match and not labelled:
+        raise InputError(f"{argument('match')} makes members and non-members alike, and no text has a label.")
+    undated = next((text for text in labelled if text.date is None), None)
+    if "date" in match and undated is not None:
+        raise InputError(f"text {undated.id!r} has no date to match by. Give it one, or match by length alone.")
 
 
 def _is_bundled(model: LogitModel) -> bool:
@@ -190,10 +204,6 @@ def _drawn(every: Sequence[StoredText], shots: int, seed: int) -> list[StoredTex
     held = [text for text in every if text.part == "held_out"]
     pool = held or [text for text in every if text.label is False]
     return random.Random(seed).sample(pool, shots) if len(pool) > shots else []
-
-
-def _name(held_out: Texts | None) -> str:
-    return str(held_out) if isinstance(held_out, str | Path) else "held-out texts"
 
 
 def _source(name: str, texts: Sequence[LabelledText]) -> TextsSource:

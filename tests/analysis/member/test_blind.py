@@ -100,7 +100,9 @@ def test_what_is_fitted_depends_on_no_other_text() -> None:
     on = np.arange(30)
     dates = [f"{2000 + place}" if place % 3 else None for place in range(40)]
     one = blind.fit(blind.features(texts, dates), on, member)
-    other = blind.fit(blind.features([*texts[:30], *(["Quite another!"] * 10)], [*dates[:30], *["1900"] * 10]), on, member)
+    other = blind.fit(
+        blind.features([*texts[:30], *(["Quite another!"] * 10)], [*dates[:30], *["1900"] * 10]), on, member
+    )
     assert one.scores[:30] == pytest.approx(other.scores[:30], abs=1e-6)
     assert one.names == other.names
 
@@ -110,14 +112,18 @@ def test_terms_weigh_as_scikit_learn_has_it() -> None:
 
     texts = passages(30, 100)
     features = blind.features(texts, [None] * 30)
-    words = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b", min_df=2, sublinear_tf=True).fit(texts[:20])
+    words = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b", min_df=2, sublinear_tf=True).fit(
+        texts[:20]
+    )
     fitted = blind.fit(features, np.arange(20), drawn(30))
     assert [f"word {name!r}" for name in words.get_feature_names_out()] == [
         name for name in fitted.names if name.startswith("word ")
     ]
 
 
-@pytest.mark.parametrize("texts", [["a", "b", "c", "d"], ["!!", "?!", "\ud800", "!"], ["same"] * 4, ["", " ", "\n", ""]])
+@pytest.mark.parametrize(
+    "texts", [["a", "b", "c", "d"], ["!!", "?!", "\ud800", "!"], ["same"] * 4, ["", " ", "\n", ""]]
+)
 def test_texts_that_have_hardly_anything_in_them(texts: list[str]) -> None:
     member = np.array([True, True, False, False])
     with warnings.catch_warnings():

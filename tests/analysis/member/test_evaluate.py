@@ -184,7 +184,9 @@ def test_one_score_is_not_combined() -> None:
 def test_too_few_texts_are_a_sentence(members: int, others: int) -> None:
     count = members + others
     said = run(table([0.0] * count, seed=0, label=[True] * members + [False] * others, texts=["some text"] * count))
-    ones = [f"{number} {word}{'' if number == 1 else 's'}" for number, word in ((members, "member"), (others, "non-member"))]
+    ones = [
+        f"{number} {word}{'' if number == 1 else 's'}" for number, word in ((members, "member"), (others, "non-member"))
+    ]
     assert said == f"An evaluation needs at least 2 members and 2 non-members; there are {ones[0]} and {ones[1]}."
 
 
@@ -212,9 +214,7 @@ def test_matching_counts_what_it_drops_and_may_leave_too_few() -> None:
     apart = rows.with_columns(date=pl.Series(["2015"] * 30 + ["2020"] * 30))
     said = run(apart, ["loss"], match=("length", "date"))
     assert isinstance(said, str)
-    assert said.endswith(
-        "there are 0 members and 0 non-members after matching by length and date, which dropped 60."
-    )
+    assert said.endswith("there are 0 members and 0 non-members after matching by length and date, which dropped 60.")
 
 
 def test_no_complete_score_is_a_sentence() -> None:

@@ -19,7 +19,9 @@ def texts(seed: int, dates: bool = False) -> pl.DataFrame:
     lengths = rng.integers(100, 300, size=400) + 60 * member
     years = [f"{2015 + int(rng.integers(6)) + 2 * int(one)}-0{rng.integers(1, 9)}" for one in member]
     own = [ALICE[:length] for length in lengths]
-    return table([0.0] * 400, seed=seed, label=member.tolist(), texts=own, date=years if dates else None, names=["loss"])
+    return table(
+        [0.0] * 400, seed=seed, label=member.tolist(), texts=own, date=years if dates else None, names=["loss"]
+    )
 
 
 def test_lengths_are_alike_afterwards() -> None:
@@ -37,9 +39,7 @@ def test_lengths_are_alike_afterwards() -> None:
 
 def test_years_have_as_many_of_both() -> None:
     kept = matched(texts(1, dates=True), ["date"], 0)
-    counts = [
-        Counter(date[:4] for date in kept.filter(pl.col("label") == one)["date"]) for one in (True, False)
-    ]
+    counts = [Counter(date[:4] for date in kept.filter(pl.col("label") == one)["date"]) for one in (True, False)]
     assert counts[0] == counts[1]
     assert len(counts[0]) == 4
 

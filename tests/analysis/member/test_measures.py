@@ -51,10 +51,14 @@ def test_pairs_and_thresholds_one_by_one_say_the_same(members: list[float], othe
 
 @cases(200)
 @given(st.data(), SCORES, SCORES)
-def test_a_text_that_is_drawn_twice_counts_twice(data: st.DataObject, members: list[float], others: list[float]) -> None:
+def test_a_text_that_is_drawn_twice_counts_twice(
+    data: st.DataObject, members: list[float], others: list[float]
+) -> None:
     scores, member = both(members, others)
     size = len(scores)
-    weights = np.array(data.draw(st.lists(st.lists(st.integers(0, 3), min_size=size, max_size=size), min_size=1, max_size=3)))
+    weights = np.array(
+        data.draw(st.lists(st.lists(st.integers(0, 3), min_size=size, max_size=size), min_size=1, max_size=3))
+    )
     weights[:, [0, len(members)]] += 1  # neither class is lacking
     counts = Ladder.of(scores, member).counts(weights.T)
     for row, own in enumerate(weights):
@@ -150,9 +154,7 @@ def test_the_interval_is_that_of_resamples_drawn_one_by_one() -> None:
     scores, member = both(members, others)
     ladder = Ladder.of(scores, member)
     drawn = Texts(member, np.arange(27), grouped=False).bootstrap(lambda w: auroc(*ladder.counts(w))[:, None], 0)[:, 0]
-    slowly = [
-        float(slow.auroc(rng.choice(members, 12).tolist(), rng.choice(others, 15).tolist())) for _ in range(2000)
-    ]
+    slowly = [float(slow.auroc(rng.choice(members, 12).tolist(), rng.choice(others, 15).tolist())) for _ in range(2000)]
     interval = measured(0.0, drawn, 12).interval
     assert interval == pytest.approx([slow.quantile(slowly, 0.025), slow.quantile(slowly, 0.975)], abs=0.03)
     assert interval == pytest.approx([slow.quantile(drawn.tolist(), 0.025), slow.quantile(drawn.tolist(), 0.975)])
