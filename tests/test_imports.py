@@ -116,6 +116,7 @@ import sys
 for name in ("pyarrow", "polars", "typer", "click", "rich", "jinja2", "accelerate", "gguf", "pandas", "matplotlib"):
     sys.modules[name] = None
 import rote.decoding, rote.odds, rote.extraction.verbatim, rote.models.base, rote.models.huggingface
+import rote.membership.passes, rote.membership.scores, rote.membership.texts, rote.membership.windows
 import rote
 model = rote.load("bundled", rote.ModelOptions(device="cpu"))
 text = open(rote.models.base.BUNDLED_TEXT, encoding="utf-8").read()[:2000]
@@ -132,7 +133,8 @@ ARROW = (
     {"frames", "odds", "largest", "tokens", "scheme"},
     {"decoding"},
     {"corpus", "models"},
-    {"extraction", "membership"},
+    {"extraction"},
+    {"membership"},
     {"store"},
     {"analysis"},
     {"report"},

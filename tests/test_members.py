@@ -74,30 +74,31 @@ def test_every_passage_was_fed_as_often_as_it_says(lines: list[dict[str, Any]], 
         assert fed[name].text[start:end] == entry["text"]
         assert np.unique(fed[name].exposures[start:end]).tolist() == [entry["repetitions"]]
         assert entry["label"] == (entry["repetitions"] > 0)
-    assert {(p["document"], p["start"], p["end"]) for p in recorded["ladder"]} <= set(map(place, lines))
+    assert {(p["document"], p["start"], p["repetitions"]) for p in recorded["ladder"]} <= {
+        (*place(entry)[:2], entry["repetitions"]) for entry in lines
+    }
 
 
 def test_passages_are_cut_alike_and_apart(lines: list[dict[str, Any]], tokenizer: Tokenizer) -> None:
     assert apart(lines)
     documents = train.read_documents()
+    lengths = []
     for entry in lines:
         name, start, end = place(entry)
-        assert (start, end) == train.passage_from(documents[name].text, start - 1 - before(entry, documents), tokenizer)
+        text = documents[name].text
+        first, last = train.passage_from(text, text.rfind("\n", 0, start), tokenizer)
+        assert (start, end) == (first, first + len(text[first:last].rstrip()))
+        fed = tokenizer.encode(text[start : start + 1500], add_special_tokens=False).ids[: train.PASSAGE_TOKENS]
+        own = tokenizer.encode(entry["text"], add_special_tokens=False).ids
+        assert own == fed[: len(own)], "as it was fed, or would have been"
+        lengths.append(len(own))
         unseen = "" if entry["label"] else "-unseen"
         assert entry["group"] == f"{name}-{start // members.BLOCK:02d}{unseen}", "wholly of members, or of others"
         assert entry["date"] == str(members.YEARS[name])
-    lengths = [len(tokenizer.encode(entry["text"], add_special_tokens=False).ids) for entry in lines]
-    assert Counter(lengths).most_common(1)[0][0] == train.PASSAGE_TOKENS
-    assert min(lengths) == train.PASSAGE_TOKENS - 1, "blank lines at an end are one token less without what follows"
+    assert Counter(lengths).most_common(1)[0][0] == max(lengths) == train.PASSAGE_TOKENS
+    assert min(lengths) >= train.PASSAGE_TOKENS - 6, "blank lines at an end are left off"
     by_label = {label: [len(e["text"]) for e in lines if e["label"] == label] for label in (True, False)}
     assert abs(np.mean(by_label[True]) - np.mean(by_label[False])) < 6
-
-
-def before(entry: dict[str, Any], documents: dict[str, train.Document]) -> int:
-    """White space between the passage and the end of the line before it."""
-    name, start, _ = place(entry)
-    line = documents[name].text.rfind("\n", 0, start)
-    return start - 1 - line
 
 
 def test_other_passages_that_were_never_seen(lines: list[dict[str, Any]], fed: dict[str, train.Document]) -> None:

@@ -27,10 +27,11 @@ Span = tuple[int, int]
 
 
 def line(document: Document, span: Span, repetitions: int) -> Line:
+    """White space at the end is left off: which tokens it is depends on what follows, and here nothing does."""
     start, end = span
     return {
         "id": f"{document.name}-{start:06d}",
-        "text": document.text[start:end],
+        "text": document.text[start:end].rstrip(),
         "label": repetitions > 0,
         "group": f"{document.name}-{start // BLOCK:02d}{'' if repetitions else '-unseen'}",
         "date": str(YEARS[document.name]),
