@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from rich.console import Console
 
 import rote
+from rote.cli.member import print_member
 from rote.membership.scores import SCORES
 from rote.report.figures.member import MEMBER_FIGURES
 from rote.report.keys import MARKS
@@ -122,3 +125,20 @@ def test_report_prints_it_for_people_and_programs(folder: Path, found: rote.Memb
     assert "\0" not in said.out
     as_json = rote_here("report", folder, "--json")
     assert json.loads(as_json.out) == plain(found.summary)
+
+
+@pytest.mark.parametrize("labels", [True, False])
+def test_it_fits_a_window_of_80_columns(
+    tmp_path: Path, labels: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = membership(tmp_path / "run", texts=220, labels=labels, reference=True, blind="part")
+    narrow = partial(Console, force_terminal=True, width=80, color_system=None)
+    monkeypatch.setattr("rote.cli.member.Console", narrow)
+    print_member(rote.Membership(made.folder))
+    *lines, _, report, table, seal = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = [line for line in lines if line.startswith(" Min-K%++ 20 ")]
+    assert len(rows) == 2  # in tables, not told row by row
+    assert report.startswith("report ")
+    assert table.startswith("table ")
+    assert seal.startswith("seal ")

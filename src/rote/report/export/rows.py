@@ -181,13 +181,15 @@ def text_rows(run: MemberView) -> pl.DataFrame:
     manifest = run.manifest
     by_token = ["scored_start", "token_ends", "token_log_probs", "token_z"]
     known = ["part", "id", "label", "group", "date", "repetitions", "characters", "tokens", "windows", "token_evals"]
-    losses = ["lowercase_loss", "reference_loss", "prefixed_loss", "windows_tried", "best_start"]
+    passes = ["lowercase", "reference", "prefixed"]
+    others = [*(f"{name}_loss" for name in passes), *(f"{name}_evals" for name in (*passes, "windows"))]
+    others += ["windows_tried", "best_start"]
     return run.rows.select(
         *known,
         _always("model", manifest.model.name, pl.String),
         _always("bos_token", manifest.model.bos_token, pl.Int64),
         *manifest.scores,
-        *(name for name in losses if run.rows[name].count() > 0),
+        *(name for name in others if run.rows[name].count() > 0),
         "text",
         *by_token,
     )

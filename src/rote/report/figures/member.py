@@ -194,7 +194,7 @@ def _distributions(
 
 def _distribution(name: str, rows: pl.DataFrame, made: str) -> Figure | None:
     """The shares of each kind of texts in bins of the score; the outermost 1% on either side are in the last bins."""
-    known = rows.filter(pl.col(name).is_finite())
+    known = rows.select("part", "label", name).filter(pl.col(name).is_finite())
     if known[name].n_unique() < _FEW:
         return None
     low, high = np.quantile(known[name].to_numpy(), [0.01, 0.99])
