@@ -113,8 +113,8 @@ def expected(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor,
     """Of one target token per row of logits: its log-prob, and its z-score among the log-probs of its position.
 
     Log-probs and logits differ by a constant, which cancels in (l - mu) / sigma; so sums are over logits less the
-    largest, where equal logits give a deviation of exactly 0, and a token near certainty loses nothing. They are added up
-    in float64, so that all three take one look at the logits: the mean square less the squared mean loses nothing then.
+    largest, where equal logits give a deviation of exactly 0, and a token near certainty loses nothing. They are added
+    up in float64, so that one look at the logits is enough: the mean square less the squared mean loses nothing then.
     """
     values = logits.float()
     values = values - values.amax(-1, keepdim=True)
