@@ -119,7 +119,7 @@ def test_report_prints_it_for_people_and_programs(folder: Path, found: rote.Memb
     assert said.code == 0
     first, second, *_ = said.out.splitlines()
     assert "without any model, AUROC is 0.520" in first
-    assert second.startswith("Style, length and date do not tell members from non-members")
+    assert second.startswith("The texts alone do not tell members from non-members beyond chance: words")
     assert "On held-out texts alone" in said.out
     assert not set(MARKS) & set(said.out + said.err)
     assert "\0" not in said.out

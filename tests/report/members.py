@@ -50,6 +50,7 @@ WORDS = [
     "naïve",
 ]
 REPETITIONS = (1, 4, 16, 64)
+FEATURES = ["words and pairs of words", "runs of 2 to 4 characters", "lengths", "dates"]
 BLIND = {"chance": 0.52, "part": 0.71, "all": 0.97}
 
 
@@ -235,6 +236,7 @@ def _evaluation(manifest: MemberManifest, rows: Sequence[Row], blind: Confound) 
         members=members,
         non_members=others,
         groups=7,
+        fewest=3,
         folds=5,
         resamples=2000,
         beta=0.1,
@@ -247,7 +249,7 @@ def _evaluation(manifest: MemberManifest, rows: Sequence[Row], blind: Confound) 
             for name in [*complete, "combined", "blind", "random", "majority"]
         ],
         blind=Blind(
-            features=["words", "character n-grams", "length", "date"],
+            features=FEATURES,
             for_members=["word 'whale'", "characters '<b>'"],
             for_non_members=["date", "length"],
             explained=max(0.0, min(1.0, (without - 0.5) / (areas[best] - 0.5))),
@@ -277,6 +279,7 @@ def _test(manifest: MemberManifest, rows: Sequence[Row], p: float, blind_p: floa
         p_values=[min(1.0, max(0.001, p / 2 * (0.5 + place / 20))) for place in range(21)],
         difference=0.83,
         weights={name: 0.1 * place for place, name in enumerate(manifest.scores[:5])},
+        features=FEATURES,
         blind=blind_p,
         blind_p_values=[min(1.0, blind_p / 2 * (0.5 + place / 20)) for place in range(21)],
         false_positives=FalsePositives(trials=200, splits=21, single=9, combined=combined),

@@ -142,13 +142,15 @@ class Evaluation:
     """Scores against labels.
 
     `folds`: in how many parts the texts were dealt, by group; what is fitted or chosen for one part, the blind baseline
-    and every threshold, is on the others. `groups`: null where every text stands for itself. `unlabelled`, `prefix` and
-    `unmatched`: texts that were left out, and why. `best`: the score with the largest AUROC.
+    and every threshold, is on the others. `groups`: null where every text stands for itself. `fewest`: groups, or
+    texts, of the class that has fewer. `unlabelled`, `prefix` and `unmatched`: texts that were left out, and why.
+    `best`: the score with the largest AUROC.
     """
 
     members: int
     non_members: int
     groups: int | None
+    fewest: int
     folds: int
     resamples: int
     beta: float
@@ -181,7 +183,7 @@ class DatasetTest:
 
     `p`: twice the median of the single splits' permutation p-values, at most 1. `difference`: the median, over splits,
     of how far the suspects' mean lies above that of the held-out texts, in deviations of the held-out ones. `weights`:
-    of each score, mean over splits. `blind`: the combined p-value of the same test on features that use no model; a
+    of each score, mean over splits. `blind`: the combined p-value of the same test on `features` that use no model; a
     small one means that the texts differ by themselves.
     """
 
@@ -194,6 +196,7 @@ class DatasetTest:
     p_values: list[float]
     difference: float
     weights: dict[str, float]
+    features: list[str]
     blind: float
     blind_p_values: list[float]
     false_positives: FalsePositives

@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from rote.report.text.member import area, check, confound, facts, headline, lede, picked, row_of, sides, verdict
+from rote.report.text.member import (
+    area,
+    blind_check,
+    check,
+    confound,
+    facts,
+    headline,
+    lede,
+    picked,
+    row_of,
+    sides,
+    verdict,
+)
 from rote.report.text.membertables import areas, meanings, spread_table, thresholds
 from rote.store.member import Evaluation, FalsePositives, Measured, MemberSummary
 from rote.store.membership import StoredMembership
@@ -56,9 +68,9 @@ def test_the_headline_never_has_one_without_the_other(summary: MemberSummary) ->
 def test_a_separation_that_the_texts_alone_explain_is_discounted(summary: MemberSummary) -> None:
     said = confound(evaluated(summary, (0.98, 0.95, 1.0), (0.97, 0.94, 0.99), (0.01, -0.02, 0.04)))
     assert said == (
-        "Members and non-members differ by themselves: without any model, words, character n-grams, length and date "
-        "alone tell them apart with AUROC 0.970 (95% interval 0.940 to 0.990). No score here is evidence that the "
-        "model saw anything beyond that."
+        "Members and non-members differ by themselves: without any model, words and pairs of words, runs of 2 to 4 "
+        "characters, lengths and dates alone tell them apart with AUROC 0.970 (95% interval 0.940 to 0.990). "
+        "No score here is evidence that the model saw anything beyond that."
     )
     worse = confound(evaluated(summary, (0.8, 0.7, 0.9), (0.97, 0.94, 0.99), (-0.17, -0.3, -0.1)))
     assert "No score here is evidence" in worse
@@ -74,8 +86,31 @@ def test_a_part_is_said_to_be_explained(summary: MemberSummary) -> None:
 
 def test_a_blind_baseline_at_chance_is_said_to_be(summary: MemberSummary) -> None:
     said = confound(evaluated(summary, (0.9, 0.85, 0.95), (0.52, 0.45, 0.59), (0.38, 0.3, 0.45)))
-    assert said.startswith("Style, length and date do not tell members from non-members: without any model, AUROC is")
-    assert "can still differ" in said
+    assert said.startswith(
+        "The texts alone do not tell members from non-members beyond chance: words and pairs of words, runs of 2 to 4 "
+        "characters, lengths and dates have, without any model, AUROC 0.520 (95% interval 0.450 to 0.590). "
+    )
+    assert said.endswith("to +0.450. What such features do not see can still differ.")
+
+
+def test_dates_that_nobody_gave_are_not_said_to_agree(summary: MemberSummary) -> None:
+    chance = evaluated(summary, (0.9, 0.85, 0.95), (0.52, 0.45, 0.59), (0.38, 0.3, 0.45))
+    undated = replace(chance, blind=replace(chance.blind, features=["words and pairs of words", "lengths"]))
+    assert summary.test is not None
+    test = replace(summary.test, features=["words and pairs of words", "lengths"])
+    for said in (confound(undated), verdict(test)):
+        assert "There are no dates, so it was not asked whether the two are of one time." in said
+    assert "on words and pairs of words and lengths, without any model" in blind_check(test)
+    assert "There are no dates" not in confound(chance) + verdict(summary.test)
+
+
+def test_intervals_of_few_groups_are_said_to_be_too_narrow(summary: MemberSummary) -> None:
+    own = summary.evaluation
+    assert own is not None
+    assert "They are too narrow, as one of the two classes has only 3 groups." in areas(own).caption
+    assert "only 19 texts." in areas(replace(own, groups=None, fewest=19)).caption
+    assert "too narrow" not in areas(replace(own, fewest=10)).caption
+    assert "too narrow" not in areas(replace(own, groups=None, fewest=20)).caption
 
 
 def test_too_few_texts_are_no_evidence(summary: MemberSummary) -> None:
@@ -85,17 +120,18 @@ def test_too_few_texts_are_no_evidence(summary: MemberSummary) -> None:
 
 
 def test_scores_at_chance_are_said_to_be(summary: MemberSummary) -> None:
-    nothing = "No score here tells members from non-members better than chance may."
+    nothing = "It is not certain that any score here tells members from non-members better than chance does."
     assert confound(evaluated(summary, (0.55, 0.45, 0.6), (0.5, 0.4, 0.6), (0.05, -0.1, 0.2))) == nothing
     differing = confound(evaluated(summary, (0.55, 0.45, 0.6), (0.9, 0.8, 0.95), (-0.35, -0.4, -0.2)))
     assert differing.startswith(
-        f"{nothing} Yet members and non-members differ by themselves: without any model, words, "
+        f"{nothing} Yet members and non-members differ by themselves: without any model, words and pairs "
     )
     other_way = evaluated(summary, (0.2, 0.1, 0.4), (0.5, 0.4, 0.6), (-0.3, -0.4, -0.2))
     assert confound(other_way) == f"{nothing} All point the other way: members surprise the model more."
     said = headline(replace(summary, evaluation=other_way))
     assert re.match(
-        r"No score tells members from non-members: .*, the best, has AUROC 0\.200 \(0\.100 to 0\.400\); ", said
+        r"No score is sure to tell members from non-members: .*, the best, has AUROC 0\.200 \(0\.100 to 0\.400\); ",
+        said,
     )
     assert "without any model, AUROC is 0.500" in said
 
@@ -108,7 +144,7 @@ def test_the_best_was_picked_after_looking(summary: MemberSummary) -> None:
 def test_a_test_says_what_it_proves(summary: MemberSummary) -> None:
     test = summary.test
     assert test is not None
-    assert "this is evidence that the model saw suspect texts, though not which" in verdict(test)
+    assert "If they are of the same kind and time, this is evidence that the model saw suspect texts" in verdict(test)
     none = verdict(replace(test, p=0.3))
     assert "not likelier to the model than held-out ones beyond chance: p = 0.3." in none
     assert "no evidence that the model did not see them" in none

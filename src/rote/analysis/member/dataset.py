@@ -116,6 +116,7 @@ def dataset_test(
         p_values=p_values,
         difference=float(np.median([one.difference for one in found])),
         weights=dict(zip(used, weights.tolist(), strict=True)),
+        features=features.words,
         blind=together(unseen),
         blind_p_values=unseen,
         false_positives=false_positives(rng, scores[~suspect], group[~suspect], progress, trials=TRIALS),

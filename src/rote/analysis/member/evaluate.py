@@ -92,6 +92,7 @@ def evaluate(
         members=int(member.sum()),
         non_members=int((~member).sum()),
         groups=groups,
+        fewest=texts.fewest,
         folds=parts,
         resamples=RESAMPLES,
         beta=BETA,

@@ -15,7 +15,7 @@ ALPHA = 0.05
 
 OTHERS = {
     "combined": ("All together", "all scores, weighted as fits other texts best"),
-    "blind": ("No model", "words, character n-grams, lengths and dates alone"),
+    "blind": ("No model", "words, character n-grams, lengths and, where there are any, dates"),
     "random": ("Random", "each text is called a member with probability 1/2"),
     "majority": ("Majority", "all texts are called what most of them are"),
 }
@@ -78,7 +78,7 @@ def headline(summary: MemberSummary) -> str:
         best, blind = row_of(evaluation, evaluation.best), row_of(evaluation, "blind")
         found = f"AUROC {area(best.auroc.value)} ({between(best.auroc.interval)})"
         told = (
-            f"No score tells members from non-members: {title_of(best.name)}, the best, has {found}"
+            f"No score is sure to tell members from non-members: {title_of(best.name)}, the best, has {found}"
             if _at_chance(best)
             else f"{title_of(best.name)} tells members from non-members with {found}"
         )
@@ -139,7 +139,7 @@ def confound(evaluation: Evaluation) -> str:
     over = best.over_blind
     differ = not _at_chance(blind)
     if _at_chance(best):
-        parts = ["No score here tells members from non-members better than chance may."]
+        parts = ["It is not certain that any score here tells members from non-members better than chance does."]
         parts += ["All point the other way: members surprise the model more."] if best.auroc.interval[1] < 0.5 else []
         parts += [f"Yet members and non-members differ by themselves: without any model, {alone}."] if differ else []
         return " ".join(parts)
@@ -162,10 +162,15 @@ def confound(evaluation: Evaluation) -> str:
             f"{numbers.percent(evaluation.blind.explained)} of what the best score reaches above chance. {more}"
         )
     return (
-        f"Style, length and date do not tell members from non-members: without any model, AUROC is "
-        f"{with_interval(blind.auroc)}, no better than chance may be. {more} What such features do not see can still "
-        "differ."
+        f"The texts alone do not tell members from non-members beyond chance: {features} have, without any model, "
+        f"AUROC {with_interval(blind.auroc)}. {more} {unseen(evaluation.blind.features)}"
     )
+
+
+def unseen(features: Sequence[str]) -> str:
+    """What a baseline of such features cannot notice."""
+    undated = "" if "dates" in features else "There are no dates, so it was not asked whether the two are of one time. "
+    return f"{undated}What such features do not see can still differ."
 
 
 def _larger(over: Measured) -> str:
@@ -219,9 +224,10 @@ def verdict(test: DatasetTest) -> str:
             f"{NO_PROOF}"
         )
     return (
-        f"As a whole, the suspect texts are likelier to the model than held-out ones: {p}. Words, lengths and dates do "
-        f"not tell the two apart (p = {numbers.chance(test.blind)} without any model), so this is evidence that the "
-        "model saw suspect texts, though not which."
+        f"As a whole, the suspect texts are likelier to the model than held-out ones: {p}. The texts alone do not tell "
+        f"the two apart beyond chance (p = {numbers.chance(test.blind)} without any model). If they are of the same "
+        "kind and time, this is evidence that the model saw suspect texts, though not which. "
+        f"{unseen(test.features)}"
     )
 
 
@@ -260,9 +266,10 @@ def blind_check(test: DatasetTest) -> str:
     meaning = (
         "They differ by themselves, so that a small p-value proves nothing about the model."
         if test.blind < ALPHA
-        else "Nothing says that they differ by themselves."
+        else "So these do not show that they differ by themselves."
     )
-    return f"The same test on words, lengths and dates, without any model: p = {numbers.chance(test.blind)}. {meaning}"
+    features = listed([numbers.name(feature) for feature in test.features])
+    return f"The same test on {features}, without any model: p = {numbers.chance(test.blind)}. {meaning}"
 
 
 # --- what it rests on

@@ -39,6 +39,12 @@ DIRECTION = {score.name: "lower" if score.member == "low" else "higher" for scor
 def areas(evaluation: Evaluation) -> MemberTable:
     """AUROC of every score, and how far it lies above the blind baseline's."""
     bound = any(row.auroc.bound for row in evaluation.rows)
+    unit, enough = ("text", 20) if evaluation.groups is None else ("group", 10)
+    few = (
+        f" They are too narrow, as one of the two classes has only {numbers.counted(evaluation.fewest, unit)}."
+        if evaluation.fewest < enough
+        else ""
+    )
     rows = [
         [
             title_of(row.name), DIRECTION.get(str(row.name), ""), area(row.auroc.value), _between(row.auroc),
@@ -54,7 +60,7 @@ def areas(evaluation: Evaluation) -> MemberTable:
             f"AUROC: how often a member is ranked above a non-member; a half is chance. Over blind: less that of the "
             f"blind baseline, which has no model. Intervals: bootstrap over "
             f"{'texts' if evaluation.groups is None else 'groups'}, {numbers.count(evaluation.resamples)} resamples"
-            f"{', and Wilson’s where all agree' if bound else ''}."
+            f"{', and Wilson’s where all agree' if bound else ''}.{few}"
         ),
         words=2,
     )
