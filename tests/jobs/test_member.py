@@ -89,6 +89,18 @@ def full(
         )
 
 
+def test_texts_that_count_twice_are_told(model: Any, tmp_path: Path) -> None:
+    once = [{"id": f"t{n}", "text": f"the text of number {n}"} for n in range(4)]
+    twice = [*once, {"id": "again", "text": once[1]["text"]}]
+    (said,) = member(model, twice, quick=True, out=tmp_path / "twice").summary.warnings
+    assert said.startswith("1 text stands there more than once ('t1' and 'again' for one)")
+    together = [{**text, "group": text["text"]} for text in twice]
+    for number, fine in enumerate((once, together)):
+        assert member(model, fine, quick=True, out=tmp_path / str(number)).summary.warnings == []
+    halves = [{**text, "group": text["id"]} for text in twice]
+    assert len(member(model, halves, quick=True, out=tmp_path / "halves").summary.warnings) == 1
+
+
 def same(run: Membership, other: Membership) -> None:
     """Every row, every float to the last bit, and all that was made of them."""
     assert_frame_equal(run.rows, other.rows, check_exact=True)

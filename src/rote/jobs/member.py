@@ -80,10 +80,10 @@ def member(
 ) -> Membership:
     """Read whole texts once and write a run folder with every standard membership score, and what the scores are worth.
 
-    `texts`: the path of a JSONL file, a Parquet file or folder, or a folder of texts; or texts, LabelledText or dicts
-    in a list. Where they have labels, every score is evaluated, beside a blind baseline that uses no model. With
-    `held_out`, or labels, the dataset test asks whether the model saw the texts at all. `reference`: another model,
-    loaded or by name. A folder that holds part of this run is continued.
+    `texts`: the path of a JSONL file, a Parquet file or folder, or a folder of texts; or a list of texts, or of dicts
+    with their text and what is known of it. Where they have labels, every score is evaluated, beside a blind baseline
+    that uses no model. With `held_out`, or labels, the dataset test asks whether the model saw the texts at all.
+    `reference`: another model, loaded or by name. A folder that holds part of this run is continued.
     """
     require_kind("model", model, TokenModel, "a model that rote.load gives")
     with_logits(model, "membership inference")
@@ -346,13 +346,28 @@ def _summed_up(run: Membership, tell: Progress) -> MemberSummary:
         seconds=sum(fact.seconds for fact in facts),
         windowed=int((rows["windows"] > 1).sum()),
         short=None if manifest.extracted is None else int(rows["best_window"].null_count()),
-        warnings=list(dict.fromkeys(warning for fact in facts for warning in fact.warnings)),
+        warnings=[*dict.fromkeys(warning for fact in facts for warning in fact.warnings), *_repeated(rows)],
         spreads=spreads(rows, names),
         evaluation=None if isinstance(evaluation, str) else evaluation,
         not_evaluated=evaluation if isinstance(evaluation, str) else None,
         test=None if isinstance(test, str) else test,
         not_tested=test if isinstance(test, str) else None,
     )
+
+
+def _repeated(rows: pl.DataFrame) -> list[str]:
+    """What is to be said where the same text stands there again, and no group says that the two belong together."""
+    apart = pl.col("group").is_null().any() | (pl.col("group").n_unique() > 1)
+    again = rows.group_by("part", "text", maintain_order=True).agg("id", apart=apart).filter("apart")
+    again = again.filter(pl.col("id").list.len() > 1)
+    if not again.height:
+        return []
+    first, second, *_ = again["id"][0]
+    return [
+        f"{counted(again.height, 'text')} {'stands' if again.height == 1 else 'stand'} there more than once "
+        f"({first!r} and {second!r} for one), and each time counts as another text: intervals are too narrow "
+        "and p-values too small. Give each text once, or those that are the same one group."
+    ]
 
 
 def _complete(rows: pl.DataFrame, names: Sequence[str]) -> list[str]:

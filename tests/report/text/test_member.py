@@ -171,6 +171,8 @@ def test_a_test_says_what_is_tested_against_what(stored: StoredMembership) -> No
     assert sides(manifest, summary) == "Suspect: the members; held out: unseen.jsonl."
     assert sides(replace(manifest, held_out=None), summary) == "Suspect: the members; held out: the non-members."
     assert sides(manifest, replace(summary, members=0)).startswith("Suspect: all texts;")
+    matched = sides(replace(manifest, match=["length"]), summary)
+    assert matched == "Suspect: the members; held out: unseen.jsonl. All of them, also those without a match."
 
 
 def test_scores_alone_are_no_evidence(tmp_path: Path) -> None:

@@ -235,7 +235,8 @@ def sides(manifest: MemberManifest, summary: MemberSummary) -> str:
     """Which texts are tested against which."""
     held_out = manifest.held_out
     others = "the non-members" if held_out is None else numbers.name(held_out.name)
-    return f"Suspect: {'the members' if summary.members else 'all texts'}; held out: {others}."
+    whole = " All of them, also those without a match." if manifest.match else ""
+    return f"Suspect: {'the members' if summary.members else 'all texts'}; held out: {others}.{whole}"
 
 
 def difference(test: DatasetTest) -> str:
