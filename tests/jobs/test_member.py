@@ -440,7 +440,7 @@ def test_the_command_line_says_what_the_library_does(
 ) -> None:
     for name, some in (("texts", texts), ("held", [{"text": text} for text in held_out])):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in some))
-    command = [
+    command: list[str | Path] = [
         "member",
         tmp_path / "texts.jsonl",
         "--model",
