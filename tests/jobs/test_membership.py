@@ -94,6 +94,11 @@ def test_figures_are_drawn(found: rote.Membership, tmp_path: Path) -> None:
         assert curve["fpr"].is_sorted()
         assert curve["tpr"].is_sorted()
         assert curve["tpr"][-1] == 1
+        assert curve["fpr"][0] == 0  # the edge of the axis is no rate
+    evaluation = found.summary.evaluation
+    assert evaluation is not None
+    for rate, texts in (("fpr", evaluation.non_members), ("tpr", evaluation.members)):
+        assert (roc[rate] * texts).to_list() == pytest.approx((roc[rate] * texts).round().to_list(), abs=1e-3)
     assert "No model" in roc["score"]
     with pytest.raises(rote.InputError, match="holds a membership run"):
         found.figures(out=tmp_path / "figures", scheme="greedy")

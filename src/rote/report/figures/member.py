@@ -61,6 +61,9 @@ def chosen(evaluation: Evaluation | None, known: Sequence[str], *others: str) ->
     return [name for name in dict.fromkeys([*first, *CHOSEN, *others]) if name in known]
 
 
+RATES = (("x", "fpr"), ("y", "tpr"))
+
+
 def _roc(evaluation: Evaluation, made: str) -> Figure:
     curves = {str(one.name): one for one in evaluation.roc}
     names = chosen(evaluation, list(curves), "combined", "blind")
@@ -69,7 +72,8 @@ def _roc(evaluation: Evaluation, made: str) -> Figure:
     for colour, name in enumerate(names):
         data = _corners(curves[name], low)
         layers.append(Layer("step", data, title_of(name), colour))
-        tables.append(data.select(pl.lit(title_of(name)).alias("score"), fpr="x", tpr="y"))
+        told = (pl.when(pl.col(own) > low).then(own).otherwise(0.0).alias(rate) for own, rate in RATES)  # no edge
+        tables.append(data.select(pl.lit(title_of(name)).alias("score"), *told))
     return Figure(
         name="roc",
         title="Members found, by how many non-members are taken for members",
