@@ -209,6 +209,10 @@ def test_facts_say_how_texts_were_read_and_what_it_cost(stored: StoredMembership
     said = dict(facts(stored.manifest, stored.summary, "ab" * 32))
     assert "texts in several windows of 1,024 tokens, which begin 512 apart" in said["Read"]
     assert "Nothing is cut off" in said["Read"]
+    reference = stored.manifest.reference
+    assert reference is not None
+    other = dict(facts(replace(stored.manifest, reference=replace(reference, bos_token=None)), stored.summary))
+    assert other["Read"].endswith("apart; the first token of a text has no score, as no BOS stands before it.")
     assert (
         said["ReCaLL"] == "h024 stands before every text, 12 of 19 tokens; it is left out of every evaluation and test"
     )

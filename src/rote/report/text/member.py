@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rote.membership.scores import BY_NAME
+from rote.models.base import ModelIdentity
 from rote.odds import wilson
 from rote.report.keys import key_of, keyed, mark
 from rote.report.text import numbers
@@ -319,19 +320,21 @@ def _read(manifest: MemberManifest, summary: MemberSummary) -> str:
         if summary.windowed
         else f"each text in one window; longer ones would be in {windows}"
     )
-    model = manifest.model
-    first = (
-        "the first token of a text has no score, as no BOS stands before it"
-        if model.bos_token is None
-        else f"after BOS {numbers.bos_token(model)}"
-    )
+    first = _first(manifest.model)
     other = ""
-    if manifest.reference_window is not None and manifest.reference_stride is not None:
+    if manifest.reference and manifest.reference_window is not None and manifest.reference_stride is not None:
         other = (
             f". By the reference model: windows of {numbers.counted(manifest.reference_window, 'token')}, "
-            f"{numbers.count(manifest.reference_stride)} apart"
+            f"{numbers.count(manifest.reference_stride)} apart; {_first(manifest.reference)}"
         )
     return f"{numbers.counted(summary.tokens, 'token')} scored; {long}; {first}. Nothing is cut off{other}."
+
+
+def _first(model: ModelIdentity) -> str:
+    """What stands before a text."""
+    if model.bos_token is None:
+        return "the first token of a text has no score, as no BOS stands before it"
+    return f"after BOS {numbers.bos_token(model)}"
 
 
 def _prefix(manifest: MemberManifest) -> str:
@@ -340,11 +343,7 @@ def _prefix(manifest: MemberManifest) -> str:
     fit, whole = manifest.prefix_tokens, manifest.prefix_whole
     cut = ""
     if fit is not None and whole is not None:
-        cut = (
-            f", {numbers.count(fit)} of {numbers.counted(whole, 'token')}"
-            if fit < whole
-            else (f", {numbers.counted(whole, 'token')}")
-        )
+        cut = f", {f'{numbers.count(fit)} of ' if fit < whole else ''}{numbers.counted(whole, 'token')}"
     return (
         f"{names} {'stands' if one else 'stand'} before every text{cut}; {'it is' if one else 'they are'} left out of "
         "every evaluation and test"
