@@ -428,18 +428,9 @@ def test_the_command_line_says_what_the_library_does(
 ) -> None:
     for name, some in (("texts", texts), ("held", [{"text": text} for text in held_out])):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in some))
-    command = [
-        "member",
-        tmp_path / "texts.jsonl",
-        "--model",
-        tiny_folder,
-        "--device",
-        "cpu",
-        "--quick",
-        "--window",
-        "20",
-    ]
-    command += ["--held-out", tmp_path / "held.jsonl", "--match", "length", "--out", tmp_path / "run"]
+    command: list[str | Path] = ["member", tmp_path / "texts.jsonl", "--model", tiny_folder, "--device", "cpu"]
+    command += ["--quick", "--window", "20", "--held-out", tmp_path / "held.jsonl", "--match", "length"]
+    command += ["--out", tmp_path / "run"]
     done = rote_here(*command)
     assert done.code == 0, done.err
     assert "AUROC" in done.out
