@@ -6,6 +6,7 @@ import math
 import random
 import time
 import warnings
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -65,6 +66,7 @@ def member(
         Texts | None, Option("Texts of the same kind that the model cannot have seen.", parse=typed_path)
     ] = None,
     text_column: Annotated[str | None, Option("Key or column of the text.", default="text")] = None,
+    glob: Annotated[str | None, Option("Which files of a folder are texts.", default="*.txt")] = None,
     quick: Annotated[bool, Option("One pass a text: no lowercase, no ReCaLL.")] = False,
     shots: Annotated[int, Option("Held-out texts, or non-members, that stand before every text for ReCaLL.")] = 1,
     extract: Annotated[bool, Option("Also the likeliest window of each text, and what comes near it.")] = False,
@@ -80,8 +82,8 @@ def member(
 ) -> Membership:
     """Read whole texts once and write a run folder with every standard membership score, and what the scores are worth.
 
-    `texts`: the path of a JSONL file, a Parquet file or folder, or a folder of texts; or texts, LabelledText or dicts
-    in a list. Where they have labels, every score is evaluated, beside a blind baseline that uses no model. With
+    `texts`: the path of a JSONL file, a Parquet file or folder, or a folder of texts; or texts, or dicts with what is
+    known of them, in a list. Where they have labels, every score is evaluated, beside a blind baseline that uses no model. With
     `held_out`, or labels, the dataset test asks whether the model saw the texts at all. `reference`: another model,
     loaded or by name. A folder that holds part of this run is continued.
     """
@@ -96,14 +98,16 @@ def member(
     if batch_size != "auto":
         require_whole("batch_size", batch_size)
     tell = progress or quiet
-    own, name = labelled_texts(texts, "texts", text_column=text_column, progress=tell)
+    own, name = labelled_texts(texts, "texts", text_column=text_column, glob=glob, progress=tell)
     if isinstance(texts, str | Path) and Path(texts) == BUNDLED_MEMBERS and not _is_bundled(model):
         raise InputError(
             f"the bundled texts are labelled by what the bundled model saw, not {model.identity().name}. Give texts "
             "whose labels are about it, or none."
         )
     held, held_name = (
-        ([], "") if held_out is None else labelled_texts(held_out, "held_out", text_column=text_column, progress=tell)
+        ([], "")
+        if held_out is None
+        else labelled_texts(held_out, "held_out", text_column=text_column, glob=glob, progress=tell)
     )
     _refuse_both(own, held)
     _check_matched(own, match)
@@ -275,7 +279,7 @@ def _manifest(
         logit_tolerance=model.logit_tolerance,
         shard_texts=shard,
         shards=math.ceil(len(plan.texts) / shard),
-        versions=made_with(),
+        versions={**made_with(), "zlib": zlib.ZLIB_RUNTIME_VERSION},  # others may compress to other sizes
     )
 
 

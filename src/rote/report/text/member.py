@@ -276,7 +276,7 @@ def facts(manifest: MemberManifest, summary: MemberSummary, seal: str = "") -> l
         ("Texts", _texts(manifest, summary)),
         *([("Held-out", _held_out(manifest, summary))] if manifest.held_out else []),
         ("Read", _read(manifest, summary)),
-        *([("ReCaLL", _prefix(manifest))] if manifest.prefix else []),
+        *([("ReCaLL", _prefix(manifest))] if manifest.prefix or "lowercase" in manifest.scores else []),
         *([("Extraction", _extracted(manifest, summary))] if manifest.extracted else []),
         *([("Evaluated", _evaluated(manifest, summary.evaluation))] if summary.evaluation else []),
         ("Cost", cost(summary)),
@@ -327,6 +327,8 @@ def _read(manifest: MemberManifest, summary: MemberSummary) -> str:
 
 
 def _prefix(manifest: MemberManifest) -> str:
+    if not manifest.prefix:
+        return "not scored: it needs two held-out texts or non-members, one of which stands before every text"
     names = ", ".join(numbers.name(name) for name in manifest.prefix)
     one = len(manifest.prefix) == 1
     fit, whole = manifest.prefix_tokens, manifest.prefix_whole
