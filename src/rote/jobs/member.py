@@ -83,9 +83,9 @@ def member(
     """Read whole texts once and write a run folder with every standard membership score, and what the scores are worth.
 
     `texts`: the path of a JSONL file, a Parquet file or folder, or a folder of texts; or texts, or dicts with what is
-    known of them, in a list. Where they have labels, every score is evaluated, beside a blind baseline that uses no model. With
-    `held_out`, or labels, the dataset test asks whether the model saw the texts at all. `reference`: another model,
-    loaded or by name. A folder that holds part of this run is continued.
+    known of them, in a list. Where they have labels, every score is evaluated, beside a blind baseline that uses no
+    model. With `held_out`, or labels, the dataset test asks whether the model saw the texts at all. `reference`:
+    another model, loaded or by name. A folder that holds part of this run is continued.
     """
     require_kind("model", model, TokenModel, "a model that rote.load gives")
     with_logits(model, "membership inference")
