@@ -108,11 +108,11 @@ def test_the_best_was_picked_after_looking(summary: MemberSummary) -> None:
 def test_a_test_says_what_it_proves(summary: MemberSummary) -> None:
     test = summary.test
     assert test is not None
-    assert "this is evidence that the model saw suspect texts, though not which" in verdict(test)
-    none = verdict(replace(test, p=0.3))
+    assert "this is evidence that the model saw suspect texts, though not which" in verdict(test, summary)
+    none = verdict(replace(test, p=0.3), summary)
     assert "not likelier to the model than held-out ones beyond chance: p = 0.3." in none
     assert "no evidence that the model did not see them" in none
-    other = verdict(replace(test, blind=0.01))
+    other = verdict(replace(test, blind=0.01), summary)
     assert other.startswith("The held-out texts are not of the same distribution as the suspect ones")
     assert "proves nothing about the model" in other
     assert "evidence that the model saw" not in other
@@ -127,7 +127,16 @@ def test_a_check_that_finds_too_much_is_told(summary: MemberSummary, combined: i
     test = replace(summary.test, false_positives=found)
     assert f"in {combined} of 200 trials, and a single split in {single} of 200" in check(test)
     assert check(test).endswith("That is too often.") == often
-    assert ("not to be relied on here" in verdict(test)) == often
+    assert ("not to be relied on here" in verdict(test, summary)) == often
+
+
+def test_members_and_non_members_that_differ_by_themselves_prove_nothing_together(summary: MemberSummary) -> None:
+    test = summary.test
+    assert test is not None
+    apart = evaluated(summary, (0.98, 0.95, 1.0), (0.6, 0.52, 0.68), (0.38, 0.3, 0.45))
+    said = verdict(test, replace(summary, evaluation=apart, held_out=0))
+    assert said.endswith("the p-value by itself is no evidence that the model saw them.")
+    assert said != verdict(test, replace(summary, evaluation=apart, held_out=7)), "others than the non-members"
 
 
 def test_a_test_says_what_is_tested_against_what(stored: StoredMembership) -> None:

@@ -75,7 +75,7 @@ def render_member(view: MemberView) -> str:
         warnings=list(warnings(summary)),
         provenance=facts(manifest, summary, keyed(view.seal, "seal/id")),
         evaluated=None if evaluation is None else _evaluated(evaluation),
-        test=None if test is None else _tested(test, sides(manifest, summary)),
+        test=None if test is None else _tested(test, summary, sides(manifest, summary)),
         spreads=_laid_out(spread_table(summary, whole=True)),
         meanings=_laid_out(meanings(manifest)),
         texts=_texts(view, order, by, set(shaded)),
@@ -93,9 +93,9 @@ def _evaluated(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _tested(test: DatasetTest, sides: str) -> dict[str, Any]:
+def _tested(test: DatasetTest, summary: MemberSummary, sides: str) -> dict[str, Any]:
     return {
-        "words": [verdict(test), f"{sides} {difference(test)}", check(test), blind_check(test)],
+        "words": [verdict(test, summary), f"{sides} {difference(test)}", check(test), blind_check(test)],
         "weights": _laid_out(weights(test)),
     }
 

@@ -106,7 +106,7 @@ def lede(summary: MemberSummary) -> list[str]:
     if evaluation is None and summary.not_evaluated:
         said.append(numbers.name(summary.not_evaluated))
     if test is not None:
-        said.append(verdict(test))
+        said.append(verdict(test, summary))
     elif summary.not_tested:
         said.append(f"The texts were not tested as a whole. {numbers.name(summary.not_tested)}")
     return said
@@ -201,7 +201,7 @@ def unreliable(test: DatasetTest) -> bool:
     return any(wilson(count, found.trials)[0] > ALPHA for count in (found.single, found.combined))
 
 
-def verdict(test: DatasetTest) -> str:
+def verdict(test: DatasetTest, summary: MemberSummary) -> str:
     """What the p-value says, and whether it says it about the model at all."""
     small = test.p < ALPHA
     p = f"p = {numbers.chance(test.p)}"
@@ -217,6 +217,12 @@ def verdict(test: DatasetTest) -> str:
         return (
             f"As a whole, the suspect texts are not likelier to the model than held-out ones beyond chance: {p}. "
             f"{NO_PROOF}"
+        )
+    if summary.evaluation is not None and not summary.held_out and not _at_chance(row_of(summary.evaluation, "blind")):
+        return (
+            f"As a whole, the suspect texts are likelier to the model than held-out ones: {p}. But they are the "
+            "members and the non-members, which differ by themselves, if not enough for the same test without any model to say "
+            f"so (p = {numbers.chance(test.blind)}): the p-value by itself is no evidence that the model saw them."
         )
     return (
         f"As a whole, the suspect texts are likelier to the model than held-out ones: {p}. Words, lengths and dates do "
