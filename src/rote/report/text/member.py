@@ -221,8 +221,9 @@ def verdict(test: DatasetTest, summary: MemberSummary) -> str:
     if summary.evaluation is not None and not summary.held_out and not _at_chance(row_of(summary.evaluation, "blind")):
         return (
             f"As a whole, the suspect texts are likelier to the model than held-out ones: {p}. But they are the "
-            "members and the non-members, which differ by themselves, if not enough for the same test without any model to say "
-            f"so (p = {numbers.chance(test.blind)}): the p-value by itself is no evidence that the model saw them."
+            "members and the non-members, which differ by themselves, if not enough for the same test without any "
+            f"model to say so (p = {numbers.chance(test.blind)}): the p-value by itself is no evidence that the model "
+            "saw them."
         )
     return (
         f"As a whole, the suspect texts are likelier to the model than held-out ones: {p}. Words, lengths and dates do "
