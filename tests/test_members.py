@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from tokenizers import Tokenizer
 from training import members, train
 
+import rote
+from rote.analysis.member.dataset import dataset_test
+from rote.progress import quiet
+from rote.store.member import DatasetTest
 from tests.conftest import ROOT
 
 BUNDLED_SET = ROOT / "src/rote/data/members.jsonl"
@@ -121,3 +127,47 @@ def test_the_confounded_set_is_two_styles_that_were_never_seen(fed: dict[str, tr
         name, start, end = place(entry)
         assert not fed[name].exposures[start:end].any()
         assert set(entry) == {"id", "text", "group", "label"}
+
+
+# --- what the bundled model's scores say of them
+
+
+def test_the_bundled_model_tells_what_it_saw(bundled: Any, tmp_path: Path) -> None:
+    """More repetitions are told better, a test of the texts seen 16 times or more rejects, one of unseen texts not."""
+    run = rote.member(bundled, quick=True, out=tmp_path / "run")
+    evaluation, levels = run.summary.evaluation, {}
+    assert evaluation is not None
+    assert evaluation.by_repetitions is not None
+    for level in evaluation.by_repetitions:
+        levels[level.repetitions] = level.auroc["loss"].value
+    assert list(levels) == [1 << power for power in range(9)]
+    assert 0.65 < levels[1] < levels[2] < levels[4] < levels[8]
+    assert min(levels[seen] for seen in levels if seen >= 8) > 0.99
+    blind = next(row for row in evaluation.rows if row.name == "blind")
+    assert blind.auroc.interval[0] < 0.5
+    names, unseen = run.manifest.scores, run.rows.filter(~pl.col("label"))
+    tested = dataset_test(run.rows.filter(pl.col("repetitions") >= 16), unseen, names, seed=0, progress=quiet)
+    assert isinstance(tested, DatasetTest)
+    assert tested.p < 0.01
+    assert tested.blind > 0.05
+    assert 4 <= tested.false_positives.single <= 16
+    assert tested.false_positives.combined <= 16
+    assert tested.false_positives.trials == 200
+    halves = pl.col("group").rank("dense") % 2 == 0
+    untouched = dataset_test(unseen.filter(halves), unseen.filter(~halves), names, seed=0, progress=quiet)
+    assert isinstance(untouched, DatasetTest)
+    assert untouched.p > 0.05
+
+
+def test_two_styles_that_were_never_seen_are_not_taken_for_memory(bundled: Any, tmp_path: Path) -> None:
+    """The scores tell the styles apart; so does the baseline without a model, and the words discount the scores."""
+    found = rote.member(bundled, members.confounded(), quick=True, out=tmp_path / "run")
+    evaluation = found.summary.evaluation
+    assert evaluation is not None
+    areas = {row.name: row.auroc.value for row in evaluation.rows}
+    assert areas["loss"] > 0.9
+    assert areas["blind"] > 0.95
+    assert evaluation.blind.explained is not None
+    assert evaluation.blind.explained > 0.95
+    page = re.sub(r"<[^>]*>", "", (found.folder / "report.html").read_text(encoding="utf-8"))
+    assert "No score here is evidence" in " ".join(page.split())

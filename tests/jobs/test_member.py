@@ -250,7 +250,7 @@ def test_quick_is_one_pass(model: Any, texts: list[dict[str, Any]], held_out: li
 
 
 def test_the_prefix_of_non_members_is_left_out(model: Any, texts: list[dict[str, Any]], tmp_path: Path) -> None:
-    """Without held-out texts non-members stand before every text; nothing is said about those."""
+    """Without held-out texts non-members stand before every text; nothing is said about those, nor of their groups."""
     runs = [member(model, texts, shots=3, seed=seed, out=tmp_path / str(seed)) for seed in (0, 1)]
     drawn = [run.manifest.prefix for run in runs]
     assert drawn[0] != drawn[1]
@@ -259,7 +259,10 @@ def test_the_prefix_of_non_members_is_left_out(model: Any, texts: list[dict[str,
         assert all(name.startswith("unseen") for name in run.manifest.prefix)
         assert run.summary.evaluation is not None
         found = run.summary.evaluation
-        assert (found.members, found.non_members, found.prefix, found.unlabelled) == (20, 17, 3, 0)
+        assert (found.members, found.non_members, found.prefix, found.unlabelled) == (20, 16, 4, 0)
+        groups = {row["group"] for row in run.rows.to_dicts() if row["id"] in run.manifest.prefix}
+        assert len(groups) == 2, "three texts of groups of two"
+        assert run.summary.test is None or run.summary.test.held_out == 16
 
 
 def test_a_text_that_stands_before_all_is_left_out_wherever_it_stands(model: Any, tmp_path: Path) -> None:
@@ -269,6 +272,17 @@ def test_a_text_that_stands_before_all_is_left_out_wherever_it_stands(model: Any
     found = member(model, seen + unseen, out=tmp_path / "run").summary.evaluation
     assert found is not None
     assert (found.members, found.non_members, found.prefix) == (4, 6, 2)
+
+
+def test_the_prefix_is_taken_from_small_groups(model: Any, tmp_path: Path) -> None:
+    """So that little is left out with it; and a text without a group takes nothing with it."""
+    seen = [{"text": f"member number {n}", "label": True} for n in range(4)]
+    unseen = [{"text": f"non-member {n}", "label": False, "group": f"{n % 7 // 3}"} for n in range(14)]
+    for extra, left_out in (({"group": "alone"}, 1), ({}, 1), ({"group": "2"}, 3)):
+        last = {"text": "the last", "label": False, **extra}
+        found = member(model, [*seen, *unseen, last], out=tmp_path / f"{extra}").summary.evaluation
+        assert found is not None
+        assert (found.non_members, found.prefix) == (15 - left_out, left_out)
 
 
 def test_extraction_where_the_text_is_long_enough(bundled: Any, alice: str, tmp_path: Path) -> None:
@@ -440,18 +454,9 @@ def test_the_command_line_says_what_the_library_does(
 ) -> None:
     for name, some in (("texts", texts), ("held", [{"text": text} for text in held_out])):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in some))
-    command: list[str | Path] = [
-        "member",
-        tmp_path / "texts.jsonl",
-        "--model",
-        tiny_folder,
-        "--device",
-        "cpu",
-        "--quick",
-        "--window",
-        "20",
-    ]
-    command += ["--held-out", tmp_path / "held.jsonl", "--match", "length", "--out", tmp_path / "run"]
+    command: list[str | Path] = ["member", tmp_path / "texts.jsonl", "--model", tiny_folder, "--device", "cpu"]
+    command += ["--quick", "--window", "20", "--held-out", tmp_path / "held.jsonl", "--match", "length"]
+    command += ["--out", tmp_path / "run"]
     done = rote_here(*command)
     assert done.code == 0, done.err
     assert "AUROC" in done.out

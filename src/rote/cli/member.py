@@ -22,7 +22,8 @@ def member(found: Membership, asked: Asked) -> None:
 
 def print_member(found: Membership) -> None:
     """What membership scores came to: in words, table by table, and what they cost."""
-    from rote.report.text.member import blind_check, check, difference, facts, headline, lede, sides
+    from rote.report.text.member import blind_check, check, difference, headline, lede, sides
+    from rote.report.text.memberfacts import facts
     from rote.report.text.membertables import areas, spread_table, thresholds
 
     out, summary = Console(highlight=False), found.summary

@@ -45,14 +45,19 @@ Texts = Path | str | Iterable[LabelledText | Mapping[str, Any] | str]
 
 
 def labelled_texts(
-    given: Texts, name: str, *, text_column: str | None = None, progress: Progress | None = None
+    given: Texts,
+    name: str,
+    *,
+    text_column: str | None = None,
+    glob: str | None = None,
+    progress: Progress | None = None,
 ) -> tuple[list[LabelledText], str]:
     """The texts, and what they are called. A text that is empty is refused, by its place; so is a label that is none.
 
     `name`: of the argument.
     """
     if isinstance(given, str | Path):
-        corpus = open_corpus(given, text_column=text_column, also=SAID, progress=progress)
+        corpus = open_corpus(given, text_column=text_column, glob=glob, also=SAID, progress=progress)
         texts = [
             _text(
                 document.id, text, {"repetitions": document.repetitions, **dict(document.said)}, corpus.where(document),
@@ -121,7 +126,7 @@ def _text(name: Any, text: Any, said: Mapping[str, Any], where: str, folder: str
 
 
 def _label(given: Any, where: str) -> bool:
-    if isinstance(given, bool | np.bool_) or (whole(given) and given in (0, 1)):
+    if isinstance(given, bool | np.bool_) or ((whole(given) or isinstance(given, float)) and given in (0, 1)):
         return bool(given)
     if isinstance(given, str) and given.strip().lower() in LABELS:
         return LABELS[given.strip().lower()]

@@ -6,6 +6,8 @@ import math
 import random
 import time
 import warnings
+import zlib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -65,6 +67,7 @@ def member(
         Texts | None, Option("Texts of the same kind that the model cannot have seen.", parse=typed_path)
     ] = None,
     text_column: Annotated[str | None, Option("Key or column of the text.", default="text")] = None,
+    glob: Annotated[str | None, Option("Which files of a folder are texts.", default="*.txt")] = None,
     quick: Annotated[bool, Option("One pass a text: no lowercase, no ReCaLL.")] = False,
     shots: Annotated[int, Option("Held-out texts, or non-members, that stand before every text for ReCaLL.")] = 1,
     extract: Annotated[bool, Option("Also the likeliest window of each text, and what comes near it.")] = False,
@@ -96,14 +99,16 @@ def member(
     if batch_size != "auto":
         require_whole("batch_size", batch_size)
     tell = progress or quiet
-    own, name = labelled_texts(texts, "texts", text_column=text_column, progress=tell)
+    own, name = labelled_texts(texts, "texts", text_column=text_column, glob=glob, progress=tell)
     if isinstance(texts, str | Path) and Path(texts) == BUNDLED_MEMBERS and not _is_bundled(model):
         raise InputError(
             f"the bundled texts are labelled by what the bundled model saw, not {model.identity().name}. Give texts "
             "whose labels are about it, or none."
         )
     held, held_name = (
-        ([], "") if held_out is None else labelled_texts(held_out, "held_out", text_column=text_column, progress=tell)
+        ([], "")
+        if held_out is None
+        else labelled_texts(held_out, "held_out", text_column=text_column, glob=glob, progress=tell)
     )
     _refuse_both(own, held)
     _check_matched(own, match)
@@ -200,16 +205,31 @@ def _reference(given: str | LogitModel, model: LogitModel, tell: Progress) -> Lo
 
 
 def _drawn(every: Sequence[StoredText], shots: int, seed: int) -> list[StoredText]:
-    """The texts that stand before every text for ReCaLL; none where as many would leave nothing to compare with."""
+    """The texts that stand before every text for ReCaLL; none where they would leave nothing to compare with.
+
+    What is of their groups is left out with them, so they are taken from few and small groups.
+    """
     held = [text for text in every if text.part == "held_out"]
     pool = held or [text for text in every if text.label is False]
-    if len(pool) <= shots > 1:
+    order = random.Random(seed).sample(pool, len(pool))
+    sizes = Counter(text.group for text in every)
+    places = {text.group: place for place, text in reversed(list(enumerate(order)))}
+
+    def rank(place: int) -> tuple[int, int, int]:
+        group = order[place].group
+        return (1, place, 0) if group is None else (sizes[group], places[group], place)
+
+    drawn = [order[place] for place in sorted(range(len(order)), key=rank)[:shots]]
+    groups = {text.group for text in drawn} - {None}
+    if len(drawn) == shots and any(text not in drawn and text.group not in groups for text in pool):
+        return drawn
+    if shots > 1:
         there = counted(len(pool), "held-out text" if held else "non-member")
         raise InputError(
-            f"{argument('shots', shots)}: there {'is' if len(pool) == 1 else 'are'} {there}, and one at least must be "
-            "left to compare with. Give fewer shots, or more of them."
+            f"{argument('shots', shots)}: there {'is' if len(pool) == 1 else 'are'} {there}, and one at least, of "
+            "another group, must be left to compare with. Give fewer shots, or more of them."
         )
-    return random.Random(seed).sample(pool, shots) if len(pool) > shots else []
+    return []
 
 
 def _source(name: str, texts: Sequence[LabelledText]) -> TextsSource:
@@ -275,7 +295,7 @@ def _manifest(
         logit_tolerance=model.logit_tolerance,
         shard_texts=shard,
         shards=math.ceil(len(plan.texts) / shard),
-        versions=made_with(),
+        versions={**made_with(), "zlib": zlib.ZLIB_RUNTIME_VERSION},  # others may compress to other sizes
     )
 
 
@@ -319,8 +339,10 @@ def _summed_up(run: Membership, tell: Progress) -> MemberSummary:
     before = pl.col("id").is_in(manifest.prefix) & (
         (pl.col("part") == "held_out") if manifest.held_out is not None else (pl.col("part") == "texts")
     )
-    known = rows.filter(before)["text"].to_list()  # also where the same text stands there again
-    own, left = rows.filter(pl.col("part") == "texts"), rows.filter(~pl.col("text").is_in(known))
+    first = rows.filter(before)  # the same text may stand there again, and others of its group gain from it
+    groups = first["group"].drop_nulls().to_list()
+    known = pl.col("text").is_in(first["text"].to_list()) | pl.col("group").is_in(groups).fill_null(value=False)
+    own, left = rows.filter(pl.col("part") == "texts"), rows.filter(~known)
     labelled = own.filter(pl.col("label").is_not_null())
     asked, held = left.filter(pl.col("part") == "texts"), left.filter(pl.col("part") == "held_out")
     evaluated = asked.filter(pl.col("label").is_not_null())

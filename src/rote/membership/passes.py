@@ -113,18 +113,19 @@ def expected(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor,
     """Of one target token per row of logits: its log-prob, and its z-score among the log-probs of its position.
 
     Log-probs and logits differ by a constant, which cancels in (l - mu) / sigma; so sums are over logits less the
-    largest, where equal logits give a deviation of exactly 0, and a token near certainty loses nothing. They are added
-    up in float64, so that one look at the logits is enough: the mean square less the squared mean loses nothing then.
+    largest, where equal logits give a deviation of exactly 0, and a token near certainty loses nothing. They are
+    worked out in float64, so that one look at the logits is enough: the mean square less the squared mean loses nothing
+    that matters then.
     """
     values = logits.float()
     values = values - values.amax(-1, keepdim=True)
     own = values.gather(1, targets[:, None])
     values = values.clamp_(min=FLOOR)  # a probability of 0 times minus infinity is 0
     weights = values.exp()
-    weighed = weights * values
+    weighed = weights.double() * values
     total = weights.sum(-1, keepdim=True, dtype=torch.float64)
-    mean = weighed.sum(-1, keepdim=True, dtype=torch.float64) / total
-    variance = (weighed * values).sum(-1, keepdim=True, dtype=torch.float64) / total - mean.square()
+    mean = weighed.sum(-1, keepdim=True) / total
+    variance = (weighed * values).sum(-1, keepdim=True) / total - mean.square()
     z_scores = torch.where(variance > 0, (own - mean) / variance.sqrt(), 0.0)
     return (own - total.log()).float().squeeze(1), z_scores.float().squeeze(1)
 

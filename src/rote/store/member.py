@@ -41,8 +41,8 @@ class MemberManifest:
 
     `scores`: their names, in order. Longer texts than `window` tokens are read in several windows, which begin `stride`
     tokens apart. `prefix`: the ids of the texts that stand before every text for ReCaLL, of the held-out ones if there
-    are any; they are left out of every evaluation; `prefix_tokens` of their `prefix_whole` tokens fit. `match`: by what
-    members and non-members were made alike.
+    are any; they and their groups are left out of every evaluation; `prefix_tokens` of their `prefix_whole` tokens fit.
+    `match`: by what members and non-members were made alike.
     """
 
     format: int

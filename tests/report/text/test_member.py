@@ -13,7 +13,6 @@ from rote.report.text.member import (
     blind_check,
     check,
     confound,
-    facts,
     headline,
     lede,
     picked,
@@ -21,6 +20,7 @@ from rote.report.text.member import (
     sides,
     verdict,
 )
+from rote.report.text.memberfacts import facts
 from rote.report.text.membertables import areas, meanings, spread_table, thresholds
 from rote.store.member import Evaluation, FalsePositives, Measured, MemberSummary
 from rote.store.membership import StoredMembership
@@ -98,10 +98,10 @@ def test_dates_that_nobody_gave_are_not_said_to_agree(summary: MemberSummary) ->
     undated = replace(chance, blind=replace(chance.blind, features=["words and pairs of words", "lengths"]))
     assert summary.test is not None
     test = replace(summary.test, features=["words and pairs of words", "lengths"])
-    for said in (confound(undated), verdict(test)):
+    for said in (confound(undated), verdict(test, summary)):
         assert "There are no dates, so it was not asked whether the two are of one time." in said
     assert "on words and pairs of words and lengths, without any model" in blind_check(test)
-    assert "There are no dates" not in confound(chance) + verdict(summary.test)
+    assert "There are no dates" not in confound(chance) + verdict(summary.test, summary)
 
 
 def test_intervals_of_few_groups_are_said_to_be_too_narrow(summary: MemberSummary) -> None:
@@ -144,11 +144,12 @@ def test_the_best_was_picked_after_looking(summary: MemberSummary) -> None:
 def test_a_test_says_what_it_proves(summary: MemberSummary) -> None:
     test = summary.test
     assert test is not None
-    assert "If they are of the same kind and time, this is evidence that the model saw suspect texts" in verdict(test)
-    none = verdict(replace(test, p=0.3))
+    said = verdict(test, summary)
+    assert "If they are of the same kind and time, this is evidence that the model saw suspect texts" in said
+    none = verdict(replace(test, p=0.3), summary)
     assert "not likelier to the model than held-out ones beyond chance: p = 0.3." in none
     assert "no evidence that the model did not see them" in none
-    other = verdict(replace(test, blind=0.01))
+    other = verdict(replace(test, blind=0.01), summary)
     assert other.startswith("The held-out texts are not of the same distribution as the suspect ones")
     assert "proves nothing about the model" in other
     assert "evidence that the model saw" not in other
@@ -163,7 +164,16 @@ def test_a_check_that_finds_too_much_is_told(summary: MemberSummary, combined: i
     test = replace(summary.test, false_positives=found)
     assert f"in {combined} of 200 trials, and a single split in {single} of 200" in check(test)
     assert check(test).endswith("That is too often.") == often
-    assert ("not to be relied on here" in verdict(test)) == often
+    assert ("not to be relied on here" in verdict(test, summary)) == often
+
+
+def test_members_and_non_members_that_differ_by_themselves_prove_nothing_together(summary: MemberSummary) -> None:
+    test = summary.test
+    assert test is not None
+    apart = evaluated(summary, (0.98, 0.95, 1.0), (0.6, 0.52, 0.68), (0.38, 0.3, 0.45))
+    said = verdict(test, replace(summary, evaluation=apart, held_out=0))
+    assert said.endswith("the p-value by itself is no evidence that the model saw them.")
+    assert said != verdict(test, replace(summary, evaluation=apart, held_out=7)), "others than the non-members"
 
 
 def test_a_test_says_what_is_tested_against_what(stored: StoredMembership) -> None:

@@ -21,15 +21,14 @@ from rote.report.text.member import (
     blind_words,
     check,
     difference,
-    facts,
     headline,
     lede,
     scored,
     sides,
     title_of,
     verdict,
-    warnings,
 )
+from rote.report.text.memberfacts import facts, warnings
 from rote.report.text.membertables import MemberTable, areas, kind_of, meanings, spread_table, thresholds, weights
 from rote.store.member import DatasetTest, Evaluation, MemberSummary
 from rote.store.membership import MemberView
@@ -75,7 +74,7 @@ def render_member(view: MemberView) -> str:
         warnings=list(warnings(summary)),
         provenance=facts(manifest, summary, keyed(view.seal, "seal/id")),
         evaluated=None if evaluation is None else _evaluated(evaluation),
-        test=None if test is None else _tested(test, sides(manifest, summary)),
+        test=None if test is None else _tested(test, summary, sides(manifest, summary)),
         spreads=_laid_out(spread_table(summary, whole=True)),
         meanings=_laid_out(meanings(manifest)),
         texts=_texts(view, order, by, set(shaded)),
@@ -93,9 +92,9 @@ def _evaluated(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _tested(test: DatasetTest, sides: str) -> dict[str, Any]:
+def _tested(test: DatasetTest, summary: MemberSummary, sides: str) -> dict[str, Any]:
     return {
-        "words": [verdict(test), f"{sides} {difference(test)}", check(test), blind_check(test)],
+        "words": [verdict(test, summary), f"{sides} {difference(test)}", check(test), blind_check(test)],
         "weights": _laid_out(weights(test)),
     }
 
