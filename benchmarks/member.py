@@ -360,7 +360,8 @@ def quality(folder: Path) -> None:
     for name in evaluation.by_repetitions[0].auroc:
         print(f"| {name} | {' | '.join(told(level.auroc[name]) for level in evaluation.by_repetitions)} |")
 
-    rows = run.view.rows.filter(~pl.col("id").is_in(run.manifest.prefix))
+    before = run.view.rows.filter(pl.col("id").is_in(run.manifest.prefix))["group"].to_list()
+    rows = run.view.rows.filter(~pl.col("group").is_in(before))
     names = [name for name in run.manifest.scores if name not in ("best_window", "near_lower")]
     unseen = rows.filter(~pl.col("label"))
 
