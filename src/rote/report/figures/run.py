@@ -219,6 +219,7 @@ def prompts(run: Finished, rows: pl.DataFrame) -> Figure | None:
     least = "at least " if rates.greedy_rate.rate_upper > greedy else ""
     layers.append(rule(1.0, greedy, last, greedy, f"Greedy, {least}{numbers.percent(greedy)}"))
     ends = certain.height < cells.height
+    listed = certain if certain.height else cells  # where every share is left open, between what it lies
     return Figure(
         name="prompts",
         title="How many prompts it takes",
@@ -235,7 +236,9 @@ def prompts(run: Finished, rows: pl.DataFrame) -> Figure | None:
         x=Axis("Generations n", "log", "count", limits=(1.0, last)),
         y=Axis(f"Share of {unit}s", format="percent", limits=(0.0, 1.0)),
         layers=tuple(layers),
-        table=certain.select("n", "p", share="rate", **({"share_upper": "rate_upper"} if some else {})),
+        table=listed.select(
+            "n", "p", share="rate", **({"share_upper": "rate_upper"} if some or listed is cells else {})
+        ),
     )
 
 
