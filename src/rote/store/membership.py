@@ -12,12 +12,12 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from rote.errors import RunError, argument, counted
+from rote.errors import RunError, counted
 from rote.membership.scores import SCORES
-from rote.store.files import declared, line, make_folder, pretty, read_declared, read_json, write_whole
-from rote.store.manifest import refuse_if_different
+from rote.store import run
+from rote.store.files import declared, line, pretty, read_declared, write_whole
 from rote.store.member import MemberManifest, MemberSummary, Part
-from rote.store.seal import ASIDE, SEAL, Seal, check_seal, reopen, shards_in, write_seal
+from rote.store.seal import SEAL, Seal, check_seal, shards_in, write_seal
 from rote.store.table import ShardFacts, read_facts, read_shard, write_table
 
 TEXTS = "texts.jsonl"
@@ -164,33 +164,7 @@ def text_lines(texts: Iterable[StoredText]) -> bytes:
 
 def begin(folder: Path, manifest: MemberManifest, texts: bytes) -> None:
     """Start the folder, or make sure that what it holds is the beginning of this very run. `texts`: texts.jsonl."""
-    make_folder(folder / "scores")
-    if (folder / "manifest.json").is_file():
-        refuse_if_different(read_json(folder / "manifest.json"), manifest, str(folder))
-        if (folder / "summary.json").is_file() and not any((folder / name).is_file() for name in (SEAL, ASIDE)):
-            raise RunError(
-                f"{folder} was finished, and its {SEAL} is gone: nothing says whether its files are as they were. It "
-                f"is not gone on with: put the seal back, or choose another {argument('out')}."
-            )
-        reopen(folder, restored=[TEXTS, "summary.json"])
-    else:
-        _refuse_foreign(folder, texts)
-    write_whole(folder / TEXTS, texts)
-    if not (folder / "manifest.json").is_file():  # last: a folder with a manifest has all it needs
-        write_whole(folder / "manifest.json", pretty(manifest))
-
-
-def _refuse_foreign(folder: Path, texts: bytes) -> None:
-    """A folder without a manifest may hold a run's very beginning, but nothing that the run would take over."""
-    names = ("summary.json", "report.html", SEAL, ASIDE, "index.json", "tokenized.0", "bench.json")
-    foreign = [path for path in (*(folder / name for name in names), *shards_in(folder)) if path.exists()]
-    path = folder / TEXTS
-    if path.exists() and not (path.is_file() and path.read_bytes() == texts):
-        foreign.append(path)
-    if foreign:
-        raise RunError(
-            f"{foreign[0]} is there already and belongs to no run of this folder; choose another {argument('out')}."
-        )
+    run.begin(folder, manifest, content={TEXTS: texts})
 
 
 def has_shard(folder: Path, index: int) -> bool:

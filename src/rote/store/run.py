@@ -14,6 +14,7 @@ import polars as pl
 from rote.errors import RunError, argument, counted
 from rote.store.files import declared, digest, make_folder, pretty, read_declared, read_json, write_whole
 from rote.store.manifest import Manifest, NearSearch, ScannedWindows, refuse_if_different
+from rote.store.member import MemberManifest
 from rote.store.outputs import Outputs
 from rote.store.seal import ASIDE, SEAL, Seal, check_seal, reopen, shards_in, stages_in, write_seal
 from rote.store.stages import WINDOWS, Stage, read_places, read_stage, stage_path
@@ -316,10 +317,10 @@ class StoredRun:
 # --- writing
 
 
-def begin(folder: Path, manifest: Manifest, *, content: Mapping[str, bytes]) -> None:
+def begin(folder: Path, manifest: Manifest | MemberManifest, *, content: Mapping[str, bytes]) -> None:
     """Start the folder, or make sure that what it holds is the beginning of this very run.
 
-    `content` is what the run is about, by file name: text.txt or examples.jsonl, for the report and the reader.
+    `content` is what it is about, by file name: text.txt, examples.jsonl or texts.jsonl, for the report and the reader.
     """
     make_folder(folder / "scores")
     if (folder / "manifest.json").is_file():
