@@ -21,11 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rote.analysis.member.measures import Bools, Floats, Ints
 from rote.corpus.texts import year_of
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 TERMS = 20_000
 """At most so many terms of a kind, those of the most texts, are looked at."""

@@ -89,11 +89,6 @@ def dataset_test(
     chances = permutations(rng, *sides.halves)
     features = blind.features(rows["text"].to_list(), rows["date"].to_list())
 
-    def with_scores(on: Ints, ours: Bools) -> tuple[Floats, Floats]:
-        standard = scaled(scores, on)
-        weights = weigh(standard[on], ours[on])
-        return standard @ weights, weights
-
     def without(on: Ints, ours: Bools) -> tuple[Floats, Floats]:
         fitted = blind.fit(features, on, ours)
         return fitted.scores, fitted.weights
@@ -101,7 +96,7 @@ def dataset_test(
     found, unseen = [], []
     for number in range(SPLITS):
         tested = halved(rng, sides)
-        found.append(split(sides, tested, chances, with_scores))
+        found.append(split(sides, tested, chances, fitting(scores)))
         unseen.append(split(sides, tested, chances, without).p)
         progress("splits", number + 1, SPLITS)
     p_values = [one.p for one in found]
@@ -131,12 +126,7 @@ def false_positives(
     total = int(group.max()) + 1
     suspect = np.arange(total) < total // 2
     chances = permutations(rng, *Sides(group, suspect).halves)
-
-    def fit(on: Ints, ours: Bools) -> tuple[Floats, Floats]:
-        standard = scaled(scores, on)
-        weights = weigh(standard[on], ours[on])
-        return standard @ weights, weights
-
+    fit = fitting(scores)
     single = combined = 0
     for trial in range(trials):
         sides = Sides(group, rng.permutation(suspect))
@@ -145,6 +135,17 @@ def false_positives(
         combined += together(p_values) < LEVEL
         progress("trials", trial + 1, trials)
     return FalsePositives(trials=trials, splits=SPLITS, single=single, combined=combined)
+
+
+def fitting(scores: Floats) -> Fit:
+    """Weights of scores that tell suspects from others in the fitting half, and what they make of all texts."""
+
+    def fit(on: Ints, ours: Bools) -> tuple[Floats, Floats]:
+        standard = scaled(scores, on)
+        weights = weigh(standard[on], ours[on])
+        return standard @ weights, weights
+
+    return fit
 
 
 def together(p_values: Sequence[float]) -> float:
