@@ -134,7 +134,7 @@ ARROW = (
     {"decoding"},
     {"corpus", "models"},
     {"extraction"},
-    {"membership"},
+    {"membership", "probes"},
     {"store"},
     {"analysis"},
     {"report"},

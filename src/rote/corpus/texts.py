@@ -8,7 +8,7 @@ from calendar import isleap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,7 +21,12 @@ from rote.progress import Progress
 LABELS = {"member": True, "members": True, "non-member": False, "non-members": False}
 """Words for a label; also the names of folders whose texts have it."""
 
+Split = Literal["validation", "test"]
+
 SAID = ("label", "group", "date")
+PROBED = ("prefix", "split", "paraphrases")
+"""What is known of texts: by all, and by probes alone."""
+
 _DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?", re.ASCII)
 
 
@@ -29,7 +34,8 @@ _DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?", re.ASCII)
 class LabelledText:
     """`label`: whether the text is a member; None: not known. `date`: as given, YYYY, YYYY-MM or YYYY-MM-DD.
 
-    `group`: texts of one group, such as the pages of a book, are dealt out together.
+    `group`: texts of one group, such as the pages of a book, are dealt out together. For probes: `prefix`, which a
+    model is to complete, `split`, whether thresholds are chosen on the text or it is judged by them, `paraphrases`.
     """
 
     id: str
@@ -38,6 +44,9 @@ class LabelledText:
     group: str | None = None
     date: str | None = None
     repetitions: int | None = None
+    prefix: str | None = None
+    split: Split | None = None
+    paraphrases: tuple[str, ...] | None = None
 
 
 Texts = Path | str | Iterable[LabelledText | Mapping[str, Any] | str]
@@ -50,14 +59,16 @@ def labelled_texts(
     *,
     text_column: str | None = None,
     glob: str | None = None,
+    probed: bool = False,
     progress: Progress | None = None,
 ) -> tuple[list[LabelledText], str]:
     """The texts, and what they are called. A text that is empty is refused, by its place; so is a label that is none.
 
-    `name`: of the argument.
+    `name`: of the argument. `probed`: what only probes know of a text is read too.
     """
+    keys = (*SAID, *PROBED) if probed else SAID
     if isinstance(given, str | Path):
-        corpus = open_corpus(given, text_column=text_column, glob=glob, also=SAID, progress=progress)
+        corpus = open_corpus(given, text_column=text_column, glob=glob, also=keys, progress=progress)
         texts = [
             _text(
                 document.id, text, {"repetitions": document.repetitions, **dict(document.said)}, corpus.where(document),
@@ -73,7 +84,7 @@ def labelled_texts(
         )
     texts, seen = [], set()
     for number, one in enumerate(given):
-        made = _given(one, number, text_column or "text", f"{name}[{number}]")
+        made = _given(one, number, text_column or "text", keys, f"{name}[{number}]")
         if made.id in seen:
             raise InputError(f"{name}[{number}]: the id {made.id!r} is another text's already. Give each its own.")
         seen.add(made.id)
@@ -83,9 +94,10 @@ def labelled_texts(
     return texts, "texts"
 
 
-def _given(one: Any, number: int, column: str, where: str) -> LabelledText:
+def _given(one: Any, number: int, column: str, keys: tuple[str, ...], where: str) -> LabelledText:
+    keys = (*keys, "repetitions")
     if isinstance(one, LabelledText):
-        known = {key: getattr(one, key) for key in (*SAID, "repetitions")}
+        known = {key: getattr(one, key) for key in keys}
         return _text(one.id, one.text, known, where)
     if isinstance(one, str):
         return _text(f"text-{number}", one, {}, where)
@@ -95,7 +107,7 @@ def _given(one: Any, number: int, column: str, where: str) -> LabelledText:
         raise InputError(f"{where} has no {column!r}. Name its key with {argument('text_column')}.")
     own = one.get("id")
     own = f"text-{number}" if own is None else str(own) if whole(own) else own
-    return _text(own, one[column], one, where)
+    return _text(own, one[column], {key: one.get(key) for key in keys}, where)
 
 
 def _text(name: Any, text: Any, said: Mapping[str, Any], where: str, folder: str | None = None) -> LabelledText:
@@ -122,7 +134,34 @@ def _text(name: Any, text: Any, said: Mapping[str, Any], where: str, folder: str
         group=None if group is None else str(group),
         date=None if date is None else _date(date, where),
         repetitions=None if repetitions is None else int(repetitions),
+        prefix=_prefix(said.get("prefix"), where),
+        split=_split(said.get("split"), where),
+        paraphrases=_paraphrases(said.get("paraphrases"), text, where),
     )
+
+
+def _prefix(given: Any, where: str) -> str | None:
+    if given is not None and (not isinstance(given, str) or not given.strip() or lone_surrogate(given) is not None):
+        raise InputError(f"{where}: prefix is {given!r:.40}. Give the text that the model is to complete, or none.")
+    return given
+
+
+def _split(given: Any, where: str) -> Split | None:
+    if given is not None and given not in ("validation", "test"):
+        raise InputError(f'{where}: split is {given!r:.40}. Give "validation" or "test", or leave it out.')
+    return given  # type: ignore[no-any-return]
+
+
+def _paraphrases(given: Any, text: str, where: str) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InputError(f"{where}: paraphrases is {given!r:.40}. Give a list of three texts, or leave it out.")
+    own = tuple(given)
+    fine = all(isinstance(each, str) and each.strip() and lone_surrogate(each) is None for each in own)
+    if not fine or len({*own, text}) != 4 or len(own) != 3:
+        raise InputError(f"{where}: paraphrases must be three texts that differ from each other and from the text.")
+    return own
 
 
 def _label(given: Any, where: str) -> bool:

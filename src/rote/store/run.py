@@ -14,8 +14,8 @@ import polars as pl
 from rote.errors import RunError, argument, counted
 from rote.store.files import declared, digest, make_folder, pretty, read_declared, read_json, write_whole
 from rote.store.manifest import Manifest, NearSearch, ScannedWindows, refuse_if_different
-from rote.store.member import MemberManifest
 from rote.store.outputs import Outputs
+from rote.store.probe import TextsManifest
 from rote.store.seal import ASIDE, SEAL, Seal, check_seal, reopen, shards_in, stages_in, write_seal
 from rote.store.stages import WINDOWS, Stage, read_places, read_stage, stage_path
 from rote.store.summary import Coverage, LookedAt, SchemeNumbers, Summary
@@ -317,7 +317,7 @@ class StoredRun:
 # --- writing
 
 
-def begin(folder: Path, manifest: Manifest | MemberManifest, *, content: Mapping[str, bytes]) -> None:
+def begin(folder: Path, manifest: Manifest | TextsManifest, *, content: Mapping[str, bytes]) -> None:
     """Start the folder, or make sure that what it holds is the beginning of this very run.
 
     `content` is what it is about, by file name: text.txt, examples.jsonl or texts.jsonl, for the report and the reader.

@@ -1,0 +1,1 @@
+"""Probes: what a chat model knows of a text, asked in words."""
