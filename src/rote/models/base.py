@@ -280,7 +280,7 @@ class WordScore:
 class ReferenceIdentity:
     """`kind`: a masked model, or a causal one that stands in for it and compares each word with `substitutes` others.
 
-    `window`: the most tokens that are read at once.
+    `window`: the most tokens that are read at once. `trust_remote_code`: code that came with it was let run.
     """
 
     kind: Literal["masked", "causal"]
@@ -295,6 +295,7 @@ class ReferenceIdentity:
     device: str
     tokenizer: str | None
     substitutes: int | None = None
+    trust_remote_code: bool | None = None
 
     @property
     def title(self) -> str:
@@ -325,6 +326,7 @@ def with_logits(model: TokenModel, what: str) -> LogitModel:
 
 
 BUNDLED = Path(__file__).parent.parent / "data" / "model"
+BUNDLED_MASKED = Path(__file__).parent.parent / "data" / "masked"
 BUNDLED_TEXT = Path(__file__).parent.parent / "data" / "alice.txt"
 BUNDLED_MEMBERS = Path(__file__).parent.parent / "data" / "members.jsonl"
 
