@@ -181,7 +181,7 @@ def _versions(said: str) -> tuple[list[str], bool]:
     """The versions, and whether the last is known to have ended."""
     marks = list(_VERSION.finditer(said))
     if marks:
-        found = {}
+        found: dict[int, str] = {}
         for place, mark in enumerate(marks):
             if not mark[1]:
                 end = marks[place + 1].start() if place + 1 < len(marks) else len(said)
