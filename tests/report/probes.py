@@ -185,7 +185,11 @@ class _Made:
                     self._add("target", 0, method, text, word, question, given.pop(0), None, False, "malformed")
                 elif not hit and self.draw.random() < 0.3:
                     odd = self.draw.choice([*OUTCOMES[2:]])
-                    told = {"refusal": "I cannot tell what the text says.", "empty": "", "malformed": "It is one of many."}
+                    told = {
+                        "refusal": "I cannot tell what the text says.",
+                        "empty": "",
+                        "malformed": "It is one of many.",
+                    }
                     self._add("target", target, method, text, word, question, told.get(odd, ""), None, False, odd)
                 else:
                     self._add("target", target, method, text, word, question, f"<word>{said}</word>", said, hit)
@@ -204,7 +208,15 @@ class _Made:
                 keep = int(len(truth) * min(1.0, strength + self.draw.random() * 0.2))
                 answer = " ".join([*truth[:keep], *(self.draw.choice(GUESSES) for _ in truth[keep:])])
                 row = self._add(
-                    "target", target, "prefix", text, None, asked("complete", " ".join(words[:12])), answer, answer, None
+                    "target",
+                    target,
+                    "prefix",
+                    text,
+                    None,
+                    asked("complete", " ".join(words[:12])),
+                    answer,
+                    answer,
+                    None,
                 )
                 row |= {"common": keep, "words": len(truth), "outcome": "hit" if keep else "miss"}
             for order in map("".join, permutations("ABCD")) if "decop" in self.methods else ():
@@ -254,7 +266,12 @@ def _local(name: str, parameters: int) -> ChatIdentity:
 
 def _manifest(made: _Made, local: bool, reference: Literal["masked", "causal"], hits: int | None) -> ProbeManifest:
     words = bool({"cloze", "slot"} & set(made.methods))
-    used = {"cloze": ["passage"], "prefix": ["complete"], "decop": ["choose", "paraphrase"], "slot": ["pick", "passage"]}
+    used = {
+        "cloze": ["passage"],
+        "prefix": ["complete"],
+        "decop": ["choose", "paraphrase"],
+        "slot": ["pick", "passage"],
+    }
     names = [*dict.fromkeys(name for method in made.methods for name in used[method])]
     names += ["guess", "list"] if made.filters else []
     return ProbeManifest(
@@ -336,7 +353,7 @@ def _verdicts(made: _Made, hits: int | None) -> list[Row]:
                     "prefix": float(rows[0]["common"]) if method == "prefix" and rows else 0.0,
                     "decop": right / max(1, len(rows)),
                 }.get(method, float(right))
-                threshold: float | None = (1.0 if method == "slot" else float(hits or 2))
+                threshold: float | None = 1.0 if method == "slot" else float(hits or 2)
                 if method in ("prefix", "decop"):
                     threshold = {"prefix": 8.0, "decop": 0.5}[method] if made.labels else None
                 found.append(
@@ -467,7 +484,9 @@ def _evaluations(made: _Made, verdicts: Sequence[Row]) -> list[ProbeEvaluation]:
                 validation=0,
                 parts=5,
                 left_out={
-                    name: left for name, own in flags.items() if (left := sum(text.id not in own for text in made.texts))
+                    name: left
+                    for name, own in flags.items()
+                    if (left := sum(text.id not in own for text in made.texts))
                 },
                 unlabelled=0,
                 resamples=2000,
@@ -484,12 +503,12 @@ def _evaluations(made: _Made, verdicts: Sequence[Row]) -> list[ProbeEvaluation]:
 
 
 def _threshold(name: str) -> str:
-    return {"prefix": "at least 8 words", "decop": "at least 50% of orders"}.get(name, "at least 2 words")
+    return {"prefix": "at least 8 words", "decop": "at least 50% of orders"}.get(
+        name, "at least 1 word" if name.startswith("slot") else "at least 2 words"
+    )
 
 
-def _summary(
-    made: _Made, manifest: ProbeManifest, verdicts: Sequence[Row], warnings: Sequence[str]
-) -> ProbeSummary:
+def _summary(made: _Made, manifest: ProbeManifest, verdicts: Sequence[Row], warnings: Sequence[str]) -> ProbeSummary:
     selectors = [*(made.select if "cloze" in made.methods else []), *(["slot"] if "slot" in made.methods else [])]
     by_selector = {name: [word for word in made.chosen if name in word["selectors"]] for name in selectors}
     return ProbeSummary(
@@ -605,7 +624,7 @@ def _estimates(made: _Made) -> list[Estimate]:
         price = PRICE if role == "target" and model == 0 else None
         found.append(
             Estimate(
-                role=role, model=model, name=how, method=how if how in ("cloze", "prefix", "decop", "slot") else None,
+                role=role, model=model, name=f"{role}-{model}", method=how if how in ("cloze", "prefix", "decop", "slot") else None,
                 questions=len(rows), known=len(rows) // 10, prompt_characters=characters,
                 prompt_tokens=characters // 4, answer_tokens=24 * len(rows),
                 cost=None if price is None else price.of(characters // 4, 24 * len(rows)),
@@ -613,8 +632,6 @@ def _estimates(made: _Made) -> list[Estimate]:
             )
         )  # fmt: skip
     return found
-
-
 
 
 def _order(word: Row) -> tuple[bool, float]:
