@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from rote.jobs.figures import DrawnFigures, figures
     from rote.jobs.longer import longer
     from rote.jobs.member import member
-    from rote.jobs.open import BenchScore, Membership, Reconstruction, Run, SavedComparison, Sweep, open
+    from rote.jobs.open import BenchScore, Membership, Probe, Reconstruction, Run, SavedComparison, Sweep, open
+    from rote.jobs.probe import DryRun, probe
     from rote.jobs.rate import rate
     from rote.jobs.reconstruct import reconstruct
     from rote.jobs.scan import scan
@@ -46,7 +47,10 @@ if TYPE_CHECKING:
         TokenModel,
         load,
     )
+    from rote.models.chat import Endpoint, load_chat
+    from rote.models.masked import load_reference
     from rote.odds import at_least_once, expected_queries, queries_needed
+    from rote.probes.options import Words
     from rote.progress import Progress
     from rote.report.text.passage import ShownPassage
     from rote.report.text.spots import Spots
@@ -63,6 +67,8 @@ _HOME = {
     "Doctor": "rote.jobs.doctor",
     "Draw": "rote.corpus.sampling",
     "DrawnFigures": "rote.jobs.figures",
+    "DryRun": "rote.jobs.probe",
+    "Endpoint": "rote.models.chat",
     "Example": "rote.tokens",
     "Exported": "rote.jobs.export",
     "GeneratingModel": "rote.models.base",
@@ -74,6 +80,7 @@ _HOME = {
     "ModelOptions": "rote.models.base",
     "Near": "rote.extraction.near.options",
     "NearVerbatim": "rote.extraction.near.results",
+    "Probe": "rote.jobs.open",
     "Progress": "rote.progress",
     "Reading": "rote.membership.options",
     "Reconstruction": "rote.jobs.open",
@@ -92,6 +99,7 @@ _HOME = {
     "Verbatim": "rote.extraction.verbatim",
     "Verification": "rote.store.verification",
     "Windows": "rote.corpus.windows",
+    "Words": "rote.probes.options",
     "Writing": "rote.extraction.text.writing",
     "at_least_once": "rote.odds",
     "bench": "rote.jobs",
@@ -103,10 +111,13 @@ _HOME = {
     "figures": "rote.jobs.figures",
     "index": "rote.jobs",
     "load": "rote.models.base",
+    "load_chat": "rote.models.chat",
+    "load_reference": "rote.models.masked",
     "longer": "rote.jobs.longer",
     "member": "rote.jobs.member",
     "near_verbatim": "rote.extraction.near.search",
     "open": "rote.jobs.open",
+    "probe": "rote.jobs.probe",
     "queries_needed": "rote.odds",
     "rate": "rote.jobs.rate",
     "reconstruct": "rote.jobs.reconstruct",
@@ -128,6 +139,8 @@ __all__ = [
     "Doctor",
     "Draw",
     "DrawnFigures",
+    "DryRun",
+    "Endpoint",
     "Example",
     "Exported",
     "GeneratingModel",
@@ -139,6 +152,7 @@ __all__ = [
     "ModelOptions",
     "Near",
     "NearVerbatim",
+    "Probe",
     "Progress",
     "Reading",
     "Reconstruction",
@@ -157,6 +171,7 @@ __all__ = [
     "Verbatim",
     "Verification",
     "Windows",
+    "Words",
     "Writing",
     "at_least_once",
     "bench",
@@ -168,10 +183,13 @@ __all__ = [
     "figures",
     "index",
     "load",
+    "load_chat",
+    "load_reference",
     "longer",
     "member",
     "near_verbatim",
     "open",
+    "probe",
     "queries_needed",
     "rate",
     "reconstruct",

@@ -159,7 +159,7 @@ def to_expect(setup: Setup, chosen: Iterable[dict[str, Any]], store: Answers) ->
     A word that is yet to be picked is one of the same passage; a paraphrase that is yet to be written is as long.
     """
     texts, targets, seed = setup.texts, setup.number("target"), setup.seed
-    masks = [_mask(one) for one in chosen]
+    masks = [mask for one in chosen for mask in _masks(one)]
     picked = []
     asked = []
     if "slot" in setup.methods:
@@ -189,12 +189,16 @@ def _known(asked: Sequence[Asking], models: Models, store: Answers) -> list[bool
     return [key in there for key in keys]
 
 
-def _mask(chosen: dict[str, Any]) -> Mask:
-    only_picked = chosen["selectors"] == ["slot"]
-    return Mask(
-        text=chosen["text"], start=chosen["start"], end=chosen["end"], word=chosen["word"],
-        method="slot" if only_picked else "cloze",
-    )  # fmt: skip
+def _masks(chosen: dict[str, Any]) -> list[Mask]:
+    """A word once for each method that asks for it; an answer serves both."""
+    picked = "slot" in chosen["selectors"]
+    methods: list[Method] = ["slot"] if picked else []
+    if len(chosen["selectors"]) > picked:
+        methods.insert(0, "cloze")
+    return [
+        Mask(text=chosen["text"], start=chosen["start"], end=chosen["end"], word=chosen["word"], method=method)
+        for method in methods
+    ]
 
 
 # --- asking
@@ -267,14 +271,14 @@ def ask_all(asker: Asker, chosen: dict[Place, dict[str, Any]]) -> None:
     targets, seed = setup.number("target"), setup.seed
     if "slot" in setup.methods:
         _pick(asker, chosen)
-    masks = [_mask(one) for one in chosen.values()]
+    masks = [_masks(one)[0] for one in chosen.values()]
     for one in asker.judge(questions.guesses_asked(texts, masks, setup.number("filter"), seed)):
         guessed = chosen[one["text"], one["start"], one["end"]]["guessed"]
         if one["outcome"] == "hit" and one["model"] not in guessed:
             guessed.append(one["model"])
     for one in chosen.values():
         one["asked"] = setup.unfiltered or not one["guessed"]
-    left = [_mask(one) for one in chosen.values() if one["asked"]]
+    left = [mask for one in chosen.values() if one["asked"] for mask in _masks(one)]
     asked = questions.words_asked(texts, left, targets, setup.wording, seed)
     if "prefix" in setup.methods:
         asked += questions.completions_asked(texts, targets, setup.prefix_words, seed)
