@@ -38,14 +38,17 @@ if TYPE_CHECKING:
     from rote.jobs.verify import verify
     from rote.membership.options import Reading
     from rote.models.base import (
+        ChatModel,
         GeneratingModel,
         LogitModel,
         ModelIdentity,
         ModelOptions,
+        Price,
         SuffixScorer,
         TokenModel,
         load,
     )
+    from rote.models.chat import Endpoint, load_chat
     from rote.odds import at_least_once, expected_queries, queries_needed
     from rote.progress import Progress
     from rote.report.text.passage import ShownPassage
@@ -58,11 +61,13 @@ if TYPE_CHECKING:
 _HOME = {
     "BenchScore": "rote.jobs.open",
     "GREEDY": "rote.scheme",
+    "ChatModel": "rote.models.base",
     "Checked": "rote.jobs.check",
     "Comparison": "rote.jobs.compare",
     "Doctor": "rote.jobs.doctor",
     "Draw": "rote.corpus.sampling",
     "DrawnFigures": "rote.jobs.figures",
+    "Endpoint": "rote.models.chat",
     "Example": "rote.tokens",
     "Exported": "rote.jobs.export",
     "GeneratingModel": "rote.models.base",
@@ -74,6 +79,7 @@ _HOME = {
     "ModelOptions": "rote.models.base",
     "Near": "rote.extraction.near.options",
     "NearVerbatim": "rote.extraction.near.results",
+    "Price": "rote.models.base",
     "Progress": "rote.progress",
     "Reading": "rote.membership.options",
     "Reconstruction": "rote.jobs.open",
@@ -103,6 +109,7 @@ _HOME = {
     "figures": "rote.jobs.figures",
     "index": "rote.jobs",
     "load": "rote.models.base",
+    "load_chat": "rote.models.chat",
     "longer": "rote.jobs.longer",
     "member": "rote.jobs.member",
     "near_verbatim": "rote.extraction.near.search",
@@ -123,11 +130,13 @@ _HOME = {
 __all__ = [
     "GREEDY",
     "BenchScore",
+    "ChatModel",
     "Checked",
     "Comparison",
     "Doctor",
     "Draw",
     "DrawnFigures",
+    "Endpoint",
     "Example",
     "Exported",
     "GeneratingModel",
@@ -139,6 +148,7 @@ __all__ = [
     "ModelOptions",
     "Near",
     "NearVerbatim",
+    "Price",
     "Progress",
     "Reading",
     "Reconstruction",
@@ -168,6 +178,7 @@ __all__ = [
     "figures",
     "index",
     "load",
+    "load_chat",
     "longer",
     "member",
     "near_verbatim",

@@ -10,9 +10,9 @@ Progress = Callable[[str, int, int], None]
 
 Counted are "windows" (cut), "places" (looked for), "listed", "drawn" and "tokenised" (documents), "scored",
 "generated", "compared", "exported", "figures", "sorted" (shards of an index), "traced" (tokens), "counted" (examples in
-a corpus), "looked up" (outputs in it), "examples" (found for a benchmark), "learning" and "attacking" (token
-evaluations or seconds), "read" (texts), "folds" (parts of them that scores are evaluated on), "splits" and "trials" (of
-a test), "page" and "loaded" (models).
+a corpus), "asked" (questions), "looked up" (outputs in it), "examples" (found for a benchmark), "learning" and
+"attacking" (token evaluations or seconds), "read" (texts), "folds" (parts of them that scores are evaluated on),
+"splits" and "trials" (of a test), "page" and "loaded" (models).
 """
 
 
