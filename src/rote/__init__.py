@@ -39,10 +39,12 @@ if TYPE_CHECKING:
     from rote.jobs.verify import verify
     from rote.membership.options import Reading
     from rote.models.base import (
+        ChatModel,
         GeneratingModel,
         LogitModel,
         ModelIdentity,
         ModelOptions,
+        Price,
         SuffixScorer,
         TokenModel,
         load,
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 _HOME = {
     "BenchScore": "rote.jobs.open",
     "GREEDY": "rote.scheme",
+    "ChatModel": "rote.models.base",
     "Checked": "rote.jobs.check",
     "Comparison": "rote.jobs.compare",
     "Doctor": "rote.jobs.doctor",
@@ -81,6 +84,7 @@ _HOME = {
     "Near": "rote.extraction.near.options",
     "NearVerbatim": "rote.extraction.near.results",
     "Probe": "rote.jobs.open",
+    "Price": "rote.models.base",
     "Progress": "rote.progress",
     "Reading": "rote.membership.options",
     "Reconstruction": "rote.jobs.open",
@@ -134,6 +138,7 @@ _HOME = {
 __all__ = [
     "GREEDY",
     "BenchScore",
+    "ChatModel",
     "Checked",
     "Comparison",
     "Doctor",
@@ -153,6 +158,7 @@ __all__ = [
     "Near",
     "NearVerbatim",
     "Probe",
+    "Price",
     "Progress",
     "Reading",
     "Reconstruction",
