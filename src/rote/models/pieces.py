@@ -31,7 +31,7 @@ class Read:
         return starts, ends
 
     def pieces(self, start: int, end: int) -> list[int]:
-        """The places of the tokens that overlap these characters."""
+        """The places of the tokens that overlap these characters; one that stands for none, if it is between them."""
         starts, ends = self._reach
         around = range(bisect_right(ends, start), bisect_left(starts, end))
         return [i for i in around if self.offsets[i][0] < end and self.offsets[i][1] > start]

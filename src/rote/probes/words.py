@@ -184,8 +184,8 @@ class SpacyTagger:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             installed = ", ".join(sorted(spacy.util.get_installed_models())) or "none"
             raise InputError(
-                f"{argument('spacy', pipeline)} is no pipeline that spaCy can load here: {first} Installed: {installed}. "
-                f"Name one of these, or get it: python -m spacy download {pipeline}."
+                f"{argument('spacy', pipeline)} is no pipeline that spaCy can load here: {first} Installed: {installed}."
+                f" Name one of these, or get it: python -m spacy download {pipeline}."
             ) from error
         lacks = [part for part in ("tagger", "ner") if not self._has(part)]
         if lacks:
