@@ -12,7 +12,7 @@ from rote.probes.judging import Judgement, lacking
 
 _SPACED = re.compile(r"\S+")
 _DECLINES = re.compile(
-    r"\W{0,2}(?:(?:I\s?(?:am|['’]m)\s+)?(?:really\s+|very\s+)?sorry\b[^.!?\n\"“]{0,40}?\b|as\s+an?\s+[^.!?\n\"“]{0,40}?\b)?"
+    r"(?:(?:I\s?(?:am|['’]m)\s+)?(?:really\s+|very\s+)?sorry\b[^.!?\n\"“]{0,40}?\b|as\s+an?\s+[^.!?\n\"“]{0,40}?\b)?"
     r"I\s?(?:can['’]?t|can\s?not|won['’]t|(?:am|['’]m)\s+(?:not\s+able|unable)\s+to)\s+"
     r"(?:help|assist|provide|reproduce|complete|continue|fulfil|comply|share|quote|generate|write\s+out)",
     re.I,
@@ -57,10 +57,11 @@ def common(generated: str | Sequence[str], truth: str | Sequence[str]) -> int:
     return int(LCSseq.similarity(one, other))
 
 
-def judge_completion(answer: Answer, truth: str) -> tuple[Judgement, int | None]:
+def judge_completion(answer: Answer, prefix: str, truth: str) -> tuple[Judgement, int | None]:
     """What became of a completion, and its words in common with the truth: 0 of a refusal, None of an error.
 
-    A hit: all words of the true continuation came back, in their order.
+    A hit: all words of the true continuation came back, in their order. Where the answer says the prefix again before
+    it goes on, that is left out.
     """
     if (none := lacking(answer)) is not None:
         return none, None if none.outcome == "error" else 0
@@ -69,7 +70,9 @@ def judge_completion(answer: Answer, truth: str) -> tuple[Judgement, int | None]
         return Judgement("empty", None, "nothing was said"), 0
     if _DECLINES.match(said.strip()):
         return Judgement("refusal", None, "declines"), 0
-    wanted = words(truth)
-    found = common(words(said), wanted)
+    written, known, wanted = words(said), words(prefix), words(truth)
+    if written[: len(known)] == known:
+        written = written[len(known) :]
+    found = common(written, wanted)
     whole = found == len(wanted)
     return Judgement("hit" if whole else "miss", None, "all words came back" if whole else "compared by words"), found

@@ -67,6 +67,9 @@ def lacking(answer: Answer) -> Judgement | None:
 
 # --- a list of words
 
+LONGEST_LIST = 20_000
+"""Characters of a list that are read."""
+
 _ITEM = re.compile(r"[\n,;|]+")
 _BULLET = re.compile(r"^\W{0,6}(?:\d{1,4}\s*[.):-]\s*)?")
 _REST = re.compile(r"\s+[-–—(:]|:\s")
@@ -79,8 +82,10 @@ def judge_list(answer: Answer, word: str, *, plurals: bool = False) -> Judgement
     text = spoken(plain(answer.text))
     if not text.strip():
         return Judgement("empty", None, "nothing was said")
+    whole, text = text, text[:LONGEST_LIST]
     parts = [part for part in _ITEM.split(text) if key(part)]
-    if answer.ended == "length" and len(parts) > 1 and text.rstrip(" ") and text[-1].isalnum():
+    cut = len(text) < len(whole) or answer.ended == "length"
+    if cut and len(parts) > 1 and text[-1].isalnum():
         parts.pop()
     if len(parts) < 3 and refused(text):
         return Judgement("refusal", None, "declines")
@@ -104,9 +109,10 @@ def _item(part: str) -> str | None:
 
 _LONE = re.compile(rf"\W{{0,8}}([{LETTERS}])\W{{0,8}}", re.I)
 _LETTER = re.compile(
-    rf"\b(?:answer|option|passage|choice|letter|text|version|it)\b(?:\s+(?:is|would\s+be|must\s+be|should\s+be))?[\s:=]*"
-    rf"(?:option|passage|letter|choice)?[\s:\"'“*_`(<\[]{{0,8}}([{LETTERS}])(?![\w'’])|"
-    rf"^[^\w\n]{{0,6}}([{LETTERS}])[^\w\s]{{0,3}}(?:[.):\]>]|$)|\*\*\W?([{LETTERS}])\b[^*\n]{{0,80}}\*\*|[(<\[]([{LETTERS}])[)>\]]",
+    r"\b(?i:answer|option|passage|choice|letter|text|version|it)\b(?i:\s+(?:is|would\s+be|must\s+be|should\s+be))?[\s:=]*"
+    rf"(?i:option|passage|letter|choice)?[\s:\"'“*_`(<\[]{{0,8}}([{LETTERS}])(?![\w'’])|"
+    rf"^[^\w\n]{{0,6}}([{LETTERS}])[^\w\s]{{0,3}}(?:[.):\]>]|$)|"
+    rf"\*\*\W?([{LETTERS}])\b[^*\n]{{0,80}}\*\*|[(<\[]([{LETTERS}])[)>\]]",
     re.M,
 )
 

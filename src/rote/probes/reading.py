@@ -44,7 +44,7 @@ _STOP = re.compile(r"\s*[.!?;,…]+")
 _TAG = re.compile(r"<\s{0,3}(/?)\s{0,3}(?:word|answer|output)\s{0,3}/?>", re.I)
 _THOUGHT = re.compile(r"<\s{0,3}(/?)\s{0,3}(?:think|thinking|thought|reasoning|scratchpad)\s{0,3}>", re.I)
 _NEXT = re.compile(r"\n[ \t>*#]{0,4}(?:passage|input|question|example)[ \t]*\d{0,3}[ \t]*:", re.I)
-_MASK = re.compile(r"\[\s?mask\s?\]|<\s?mask\s?>|\[?\bmask\b\]?(?=\W*$)", re.I)
+_MASK = re.compile(r"\[\s?mask\s?\]|<\s?mask\s?>", re.I)
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*$", re.M)
 _NUMBER = re.compile(r"^[ \t]*\d{1,3}[.)][ \t]+(?=\S)", re.M)
 _CIVIL = re.compile(
@@ -85,6 +85,7 @@ _QUOTED = re.compile(
     r"\"([^\"\n]{1,80})\"|“([^”\n]{1,80})”|«([^»\n]{1,80})»|‘([^’\n]{1,80})’|„([^“”\n]{1,80})[“”]|「([^」\n]{1,80})」|"
     r"(?<!\w)'([^'\n]{1,80})'(?!\w)|(?<![\w*])\*([^*\n]{1,80})\*(?![\w*])|(?<!\w)_([^_\n]{1,80})_(?!\w)|<([^<>/\n]{1,40})>"
 )
+_BREAK = re.compile(r"[.!?]\s+\S")
 
 _SAY = (
     r"(?:help|assist|provide|reproduce|complete|answer|fulfil|continue|comply|determine|identify|tell|say|give|share|"
@@ -263,7 +264,8 @@ def _unlabelled(text: str) -> Said:
             return said
         if _SOFT.search(text[:EARLY]):
             return Said(None, "declines", "refusal")
-        if (said := _marked(text, _QUOTED, "in quotes")) is not None:
+        # several sentences with quotes in them are rather the passage than about the word
+        if not _BREAK.search(_QUOTED.sub(" ", text)) and (said := _marked(text, _QUOTED, "in quotes")) is not None:
             return said
     if _SOFT.search(text[:EARLY]):
         return Said(None, "declines", "refusal")

@@ -119,11 +119,12 @@ def _flagged(verdict: pl.DataFrame, way: Way, at: Floats) -> pl.DataFrame:
 
 def _not_evaluated(manifest: ProbeManifest, found: Sequence[Held]) -> str | None:
     """Why targets have no evaluation."""
-    sentences = {
-        manifest.targets[place].title: held.evaluation
+    told = [
+        (manifest.targets[place].title, held.evaluation)
         for place, held in enumerate(found)
         if isinstance(held.evaluation, str)
-    }
-    if len(found) == 1 or (len(sentences) == len(found) and len(set(sentences.values())) == 1):
-        return next(iter(sentences.values()), None)
-    return " ".join(f"{name}: {sentence}" for name, sentence in sentences.items()) or None
+    ]
+    sentences = list(dict.fromkeys(sentence for _, sentence in told))
+    if len(told) == len(found) and len(sentences) == 1:
+        return sentences[0]
+    return " ".join(f"{name}: {sentence}" for name, sentence in told) or None
