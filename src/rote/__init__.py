@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rote.jobs.figures import DrawnFigures, figures
     from rote.jobs.longer import longer
     from rote.jobs.member import member
-    from rote.jobs.open import BenchScore, Membership, Reconstruction, Run, SavedComparison, Sweep, open
+    from rote.jobs.open import BenchScore, Membership, Probe, Reconstruction, Run, SavedComparison, Sweep, open
     from rote.jobs.rate import rate
     from rote.jobs.reconstruct import reconstruct
     from rote.jobs.scan import scan
@@ -74,6 +74,7 @@ _HOME = {
     "ModelOptions": "rote.models.base",
     "Near": "rote.extraction.near.options",
     "NearVerbatim": "rote.extraction.near.results",
+    "Probe": "rote.jobs.open",
     "Progress": "rote.progress",
     "Reading": "rote.membership.options",
     "Reconstruction": "rote.jobs.open",
@@ -139,6 +140,7 @@ __all__ = [
     "ModelOptions",
     "Near",
     "NearVerbatim",
+    "Probe",
     "Progress",
     "Reading",
     "Reconstruction",

@@ -153,7 +153,9 @@ def stages_in(folder: Path) -> list[Path]:
 
 def _refuse_added(folder: Path, seal: Seal) -> None:
     """Whatever is read, and was not sealed."""
-    numbered = [f"{path.parent.name}/{path.name}" for path in (*shards_in(folder), *words_in(folder), *stages_in(folder))]
+    numbered = [
+        f"{path.parent.name}/{path.name}" for path in (*shards_in(folder), *words_in(folder), *stages_in(folder))
+    ]
     if seal.unfinished:  # what comes after the last that was sealed belongs to the stages that are to come
         last = {kind: max(name for name in seal.files if name.startswith(kind)) for kind in ("scores/", "stages/")}
         numbered = [name for name in numbered if name <= last.get(name[:7], name)]
