@@ -21,7 +21,7 @@ from rote.probes import prompts
 from tests.chatserver import ChatServer, Instead, error
 
 PASSAGES = {
-    "seen-0": "When the lamps were lit Ottoline folded the crimson letter and gave it to Barnaby without a word at all.",
+    "seen-0": "When the lamps were lit Ottoline folded the crimson letter and gave it to Barnaby without a word.",
     "seen-1": "The ferry left Drumhaven at seven, and Perpetua stood by the rail until the lighthouse had vanished.",
     "seen-2": "Nobody in the village liked the windmill, said Ambrose, though everybody ate the bread of its miller.",
     "seen-3": "On the third morning Leopold counted the geese again and found that the grey one was still missing.",
@@ -54,7 +54,9 @@ def knows(known: list[str]) -> Callable[[str], str]:
             return max(re.findall(r"\w+", prompt.split("\n\n", 1)[1]), key=len)
         passage = prompt.rsplit("Passage: ", 1)[-1].removesuffix("\nAnswer:").split("\n\n")[-1]
         before, after = passage.split(prompts.MASK)
-        word = next((t[len(before) : len(t) - len(after)] for t in known if t.startswith(before) and t.endswith(after)), "")
+        word = next(
+            (t[len(before) : len(t) - len(after)] for t in known if t.startswith(before) and t.endswith(after)), ""
+        )
         return f"<word>{word or 'cucumber'}</word>"
 
     return answer
@@ -86,7 +88,10 @@ def run(server: ChatServer, tmp_path_factory: pytest.TempPathFactory) -> rote.Pr
 def test_every_answer_is_there_and_judged(run: rote.Probe) -> None:
     rows = run.questions
     cloze = rows.filter((pl.col("role") == "target") & (pl.col("method") == "cloze") & (pl.col("model") == 1))
-    assert cloze.height == run.chosen.filter(pl.col("selectors").list.len() > pl.col("selectors").list.contains("slot")).height
+    assert (
+        cloze.height
+        == run.chosen.filter(pl.col("selectors").list.len() > pl.col("selectors").list.contains("slot")).height
+    )
     for row in cloze.iter_rows(named=True):
         text = PASSAGES[row["text"]]
         assert text[row["start"] : row["end"]] == row["word"]
@@ -99,7 +104,9 @@ def test_every_answer_is_there_and_judged(run: rote.Probe) -> None:
     decop = rows.filter((pl.col("method") == "decop") & (pl.col("model") == 1))
     assert decop.height == 24 * len(PASSAGES)
     assert decop.filter(pl.col("text").str.starts_with("seen"))["outcome"].to_list() == ["hit"] * 24 * len(SEEN)
-    shares = decop.filter(~pl.col("text").str.starts_with("seen")).group_by("text").agg((pl.col("outcome") == "hit").mean())
+    shares = (
+        decop.filter(~pl.col("text").str.starts_with("seen")).group_by("text").agg((pl.col("outcome") == "hit").mean())
+    )
     assert shares["outcome"].to_list() == [0.25] * 4  # always A
 
 
@@ -174,13 +181,17 @@ def test_a_server_that_stops_costs_no_answer(tmp_path: Path) -> None:
 
     with ChatServer(knows(SEEN), stops) as broken:
         with pytest.raises(rote.ModelError, match="no money left"):
-            rote.probe(TEXTS, target=broken.model, words=WORDS, endpoint=rote.Endpoint(concurrency=1), out=tmp_path / "r")
+            rote.probe(
+                TEXTS, target=broken.model, words=WORDS, endpoint=rote.Endpoint(concurrency=1), out=tmp_path / "r"
+            )
         with pytest.raises(rote.RunError, match="unfinished"):
             _ = rote.Probe(tmp_path / "r").summary
-        answered = {prompt for prompt in broken.prompts[:10]}
+        answered = set(broken.prompts[:10])
         broken.misbehave = lambda number, body: None
         before = len(broken.requests)
-        run = rote.probe(TEXTS, target=broken.model, words=WORDS, endpoint=rote.Endpoint(concurrency=1), out=tmp_path / "r")
+        run = rote.probe(
+            TEXTS, target=broken.model, words=WORDS, endpoint=rote.Endpoint(concurrency=1), out=tmp_path / "r"
+        )
         assert isinstance(run, rote.Probe)
         assert not answered & set(broken.prompts[before:])
         assert set(broken.prompts) == set(run.questions["prompt"])
@@ -190,8 +201,8 @@ def test_a_paid_model_is_asked_only_with_leave(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("SHOP_KEY", "sk-" + "1" * 20)
     endpoint = rote.Endpoint(key="SHOP_KEY", price="2,10")
     found = rote.probe(
-        TEXTS, target="https://shop.example/v1/large", words=WORDS, method=("cloze", "prefix", "decop"), endpoint=endpoint,
-        prefix_words=8, out=tmp_path / "r",
+        TEXTS, target="https://shop.example/v1/large", words=WORDS, method=("cloze", "prefix", "decop"),
+        endpoint=endpoint, prefix_words=8, out=tmp_path / "r",
     )  # fmt: skip
     assert isinstance(found, rote.DryRun)
     assert "max_cost" in found.reason
@@ -231,8 +242,8 @@ def test_killed_run_goes_on_and_no_key_is_written(tmp_path: Path) -> None:
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps(text) + "\n" for text in TEXTS))
     with ChatServer(knows(SEEN), latency=0.05, key=KEY) as slow:
         command = [
-            sys.executable, "-m", "rote.cli", "probe", "texts.jsonl", "--target", slow.model, "--select", "person,content",
-            "--key", "MY_KEY", "--concurrency", "2", "--out", "run", "--debug",
+            sys.executable, "-m", "rote.cli", "probe", "texts.jsonl", "--target", slow.model, "--select",
+            "person,content", "--key", "MY_KEY", "--concurrency", "2", "--out", "run", "--debug",
         ]  # fmt: skip
         environment = {**os.environ, "MY_KEY": KEY}
         with (tmp_path / "first.log").open("w") as log:
@@ -279,7 +290,9 @@ def test_killed_run_goes_on_and_no_key_is_written(tmp_path: Path) -> None:
         ({"texts": [{"text": "One."}, {"text": ""}]}, "empty"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(changes: dict[str, Any], said: str, server: ChatServer, tmp_path: Path) -> None:
+def test_what_cannot_be_asked_is_refused(
+    changes: dict[str, Any], said: str, server: ChatServer, tmp_path: Path
+) -> None:
     given: dict[str, Any] = {"texts": TEXTS, "target": "SELF", "words": WORDS, "out": tmp_path / "r", **changes}
     for name in ("target", "picker", "paraphraser"):
         if name in given:

@@ -40,7 +40,7 @@ TEXTS = [
     {
         "id": "invented",
         "text": (
-            "On the ninth of March the beekeeper of Ostrava wrote to Philomena that her quilt had been eaten by a goat, "
+            "On the ninth of March the beekeeper of Ostrava wrote to Philomena that her quilt was eaten by a goat, "
             "and that he would send another, with fewer peacocks on it, before the snow."
         ),
         "label": False,
@@ -129,4 +129,6 @@ def test_the_same_model_in_this_process_answers_alike(served: str, folder: Path)
 
 def test_a_name_that_the_server_has_not(served: str) -> None:
     with pytest.raises(rote.ModelError, match="other-model"):
-        list(rote.load_chat(served.replace("smollm2", "other-model")).answers([rote.Question(prompt="Hello", tokens=4)]))
+        list(
+            rote.load_chat(served.replace("smollm2", "other-model")).answers([rote.Question(prompt="Hello", tokens=4)])
+        )

@@ -41,8 +41,12 @@ from tests.report.runs import CREATED, MODEL, VERSIONS
 
 Row = dict[str, Any]
 
-WORDS = """Maren and Tobias went with Ada and Ruth to Maren and Tobias again the harbour lay quiet and Maren watched a schooner drift beyond the breakwater while Tobias counted seventeen
-lanterns along the pier because nobody had lit them since the storm took the almanac vendor and his crooked barometer""".split()
+STORY = (
+    "Maren and Tobias went with Ada and Ruth to Maren and Tobias again the harbour lay quiet and Maren watched a "
+    "schooner drift beyond the breakwater while Tobias counted seventeen lanterns along the pier because nobody had "
+    "lit them since the storm took the almanac vendor and his crooked barometer"
+)
+WORDS = STORY.split()
 GUESSES = ("ship", "boat", "Boston", "night", "light", "old", "river", "captain")
 REPETITIONS = (1, 4, 16, 64)
 RULE = (
@@ -138,11 +142,12 @@ class _Made:
             self._ask(text, strength, given)
 
     def _written(self) -> str:
-        return " ".join(self.draw.choice(WORDS) for _ in range(self.length)).capitalize() + "."
+        said = " ".join(self.draw.choice(WORDS) for _ in range(self.length))
+        return f"{said[0].upper()}{said[1:]}."
 
     def _ask(self, text: LabelledText, strength: float, given: list[str]) -> None:
         spans = [match.span() for match in re.finditer(r"[^\W\d_]{4,}", text.text)]
-        words = []
+        words: list[Row] = []
         for start, end in spans:
             word = text.text[start:end]
             elsewhere = len(re.findall(rf"\b{re.escape(word)}\b", text.text)) - 1
@@ -157,12 +162,12 @@ class _Made:
             )  # fmt: skip
         self.words += words
         asks = {"cloze", "slot"} & set(self.methods)
-        for place, word in enumerate(sorted(words, key=_order)[: 6 if asks else 0]):
-            selectors = [name for name in self.select if name != "person" or "person" in word["classes"]]
+        for place, one in enumerate(sorted(words, key=_order)[: 6 if asks else 0]):
+            selectors = [name for name in self.select if name != "person" or "person" in one["classes"]]
             selectors = selectors if "cloze" in self.methods else []
             selectors += ["slot"] if place == 1 and "slot" in self.methods else []
             if selectors:
-                self._word(text, {**word, "selectors": selectors}, strength, given)
+                self._word(text, {**one, "selectors": selectors}, strength, given)
         self._others(text, strength)
 
     def _word(self, text: LabelledText, word: Row, strength: float, given: list[str]) -> None:
@@ -325,7 +330,7 @@ def _names(made: _Made) -> list[tuple[str, Method]]:
         names += [(f"{name}{way}", "cloze") for name in made.select for way in ways]
     if "slot" in made.methods:
         names += [(f"slot{way}", "slot") for way in ways]
-    return [*names, *((name, name) for name in ("prefix", "decop") if name in made.methods)]  # type: ignore[list-item]
+    return [*names, *((name, name) for name in ("prefix", "decop") if name in made.methods)]
 
 
 def _asked(made: _Made, target: int, name: str, method: Method, text: str | None = None) -> list[Row]:
@@ -465,7 +470,7 @@ def _evaluations(made: _Made, verdicts: Sequence[Row]) -> list[ProbeEvaluation]:
         share = Measured(value=members / len(common), interval=[members / len(common)] * 2)
         half = Measured(value=0.5, interval=[0.5, 0.5])
         rows += [
-            _judged("member:min_k_20", "at least -7.31", {text: index % 3 == 0 for index, text in enumerate(common)}, label),
+            _judged("member:min_k_20", "at least -7.31", {text: i % 3 == 0 for i, text in enumerate(common)}, label),
             Judged(
                 name="random", threshold="a coin", true_positives=None, false_positives=None, false_negatives=None,
                 true_negatives=None, precision=share, recall=half, f_beta=half, auroc=half,
@@ -624,7 +629,8 @@ def _estimates(made: _Made) -> list[Estimate]:
         price = PRICE if role == "target" and model == 0 else None
         found.append(
             Estimate(
-                role=role, model=model, name=f"{role}-{model}", method=how if how in ("cloze", "prefix", "decop", "slot") else None,
+                role=role, model=model, name=f"{role}-{model}",
+                method=how if how in ("cloze", "prefix", "decop", "slot") else None,
                 questions=len(rows), known=len(rows) // 10, prompt_characters=characters,
                 prompt_tokens=characters // 4, answer_tokens=24 * len(rows),
                 cost=None if price is None else price.of(characters // 4, 24 * len(rows)),

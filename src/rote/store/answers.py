@@ -92,6 +92,24 @@ class Answers:
         with self._told():
             self._base.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
 
+    def since(self, identity: ChatIdentity, when: str) -> list[Answer]:
+        """What a model answered since then: all that this cost."""
+        own = json.dumps(plain(identity), sort_keys=True)
+        with self._told():
+            rows = self._base.execute("SELECT answer FROM answers WHERE identity = ? AND created >= ?", (own, when))
+            return [self._answer(text) for (text,) in rows]
+
+    def before(self, keys: Iterable[str], when: str) -> int:
+        """How many of these were answered before that."""
+        with self._told():
+            return sum(
+                self._base.execute(
+                    f"SELECT count(*) FROM answers WHERE created < ? AND key IN ({','.join('?' * len(some))})",
+                    [when, *some],
+                ).fetchone()[0]
+                for some in _batches(list(keys))
+            )
+
     def _answer(self, text: str) -> Answer:
         try:
             return msgspec.convert(json.loads(text), Answer)

@@ -202,7 +202,8 @@ def _overlap(evaluation: ProbeEvaluation, manifest: ProbeManifest) -> Figure | N
     if not found:
         return None
     shown = found[:COMBINATIONS]
-    names = [" + ".join(title_of(name) for name in one.methods) for one in shown]
+    short = _short({name for one in found for name in one.methods})
+    names = [" + ".join(short[name] for name in one.methods) for one in shown]
     layers = []
     for colour, (what, values) in enumerate(
         (("All", [one.flagged for one in shown]), ("Of these, seen", [one.right for one in shown]))
@@ -240,6 +241,12 @@ def _overlap(evaluation: ProbeEvaluation, manifest: ProbeManifest) -> Figure | N
             ]
         ),
     )  # fmt: skip
+
+
+def _short(names: set[str]) -> dict[str, str]:
+    """What methods are called where there is little room: without how their words were filtered, if that is clear."""
+    bare = {name: title_of(name.partition("+")[0]) for name in names}
+    return bare if len(set(bare.values())) == len(names) else {name: title_of(name) for name in names}
 
 
 # --- targets

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rote.models.base import ChatIdentity, ReferenceIdentity
-from rote.report.keys import derived
 from rote.report.text import numbers
 from rote.report.text.member import listed
 from rote.report.text.probe import title_of
+from rote.report.text.probecosts import cost
 from rote.store.probe import ProbeManifest, ProbeSummary
 
 
@@ -99,20 +99,6 @@ def _thresholds(manifest: ProbeManifest) -> str:
         "none": "no others, as there was nothing to choose them on",
     }[str(manifest.calibrated)]
     return f"{hits}; {others}"
-
-
-def cost(summary: ProbeSummary) -> str:
-    """Questions and money, over all models."""
-    first = summary.spent[0].questions if summary.spent else None
-    asked = derived(sum(one.questions for one in summary.spent), "spent/questions", first)
-    known = derived(sum(one.known for one in summary.spent), "spent/known", first)
-    paid = [one.cost for one in summary.spent if one.cost is not None]
-    lost = [one.lost for one in summary.spent if one.lost]
-    parts = [f"{numbers.counted(asked, 'question')}, {numbers.count(known)} of them answered before"]
-    parts.append(numbers.dollars(derived(sum(paid), "spent/cost", first)) if paid else "no price is known")
-    more = numbers.dollars(derived(sum(lost), "spent/lost", first))
-    parts += [f"at most {more} more for attempts without an answer"] if lost else []
-    return f"{'; '.join(parts)}; {numbers.duration(summary.seconds)}"
 
 
 def warnings(summary: ProbeSummary) -> Iterator[str]:

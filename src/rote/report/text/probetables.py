@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rote.probes.options import Outcome
-from rote.report.keys import derived
 from rote.report.text import numbers
 from rote.report.text.member import area, signed
 from rote.report.text.membertables import MemberTable
-from rote.report.text.probe import OUTCOMES, ROLES, meaning_of, rate, subset, target_name, title_of
+from rote.report.text.probe import OUTCOMES, meaning_of, rate, subset, target_name, title_of
+from rote.report.text.probecosts import spent
 from rote.store.member import Measured
-from rote.store.probe import Estimate, Judged, ProbeEvaluation, ProbeManifest, ProbeSummary, Role
+from rote.store.probe import Judged, ProbeEvaluation, ProbeManifest, ProbeSummary
 
 HEADS: dict[Outcome, str] = {
     "hit": "hits", "miss": "misses", "refusal": "refused", "empty": "empty", "malformed": "malformed",
@@ -296,78 +296,6 @@ def _limits(summary: ProbeSummary) -> str:
     if found.rank is not None:
         parts.append(f"beyond rank {numbers.count(found.rank)}")
     return f" A word was surprising {' or '.join(parts)}." if parts else ""
-
-
-# --- costs
-
-
-def model_name(manifest: ProbeManifest, role: Role, place: int) -> str:
-    """The chat model of a role."""
-    others = {"paraphrase": manifest.paraphraser, "slot": manifest.picker}
-    several = {"target": manifest.targets, "filter": manifest.filters}
-    found = several[str(role)][place] if role in several else others[str(role)]
-    return numbers.MISSING if found is None else numbers.title(found)
-
-
-def spent(manifest: ProbeManifest, summary: ProbeSummary) -> MemberTable:
-    """What each chat model was asked, and what that cost; beside it what was expected."""
-    rows = []
-    for place, one in enumerate(summary.spent):
-        own = [each.cost for each in summary.estimates if (each.role, each.model) == (one.role, one.model)]
-        known = [cost for cost in own if cost is not None]
-        expected = derived(sum(known), f"spent/{place}/expected", one.questions) if known else None
-        rows.append(
-            [
-                model_name(manifest, one.role, one.model), ROLES[str(one.role)], numbers.count(one.questions),
-                numbers.count(one.known), numbers.count(one.prompt_tokens), numbers.count(one.answer_tokens),
-                numbers.dollars(one.cost), numbers.dollars(one.lost),
-                numbers.dollars(expected),
-            ]
-        )  # fmt: skip
-    first = summary.spent[0].questions if summary.spent else None
-    uncounted = derived(sum(one.uncounted for one in summary.spent), "spent/uncounted", first)
-    missing = (
-        f" {numbers.counted(uncounted, 'answer')} came without a count of tokens; their cost is not in it."
-        if uncounted
-        else ""
-    )
-    return MemberTable(
-        "what it cost",
-        (
-            "model", "role", "questions", "known before", "tokens read", "tokens written", "cost", "lost at most",
-            "expected",
-        ),
-        rows,
-        caption=(
-            "Tokens as the servers count them. Known before: answers that were in the store already and cost nothing "
-            "now. Lost at most: what attempts without an answer may have cost. Expected: before anything was asked, at "
-            f"the longest answers. – where no price is known.{missing}"
-        ),
-        words=2,
-    )  # fmt: skip
-
-
-def estimates(found: Sequence[Estimate]) -> MemberTable:
-    """What will be asked, or was to be, and what that may cost."""
-    rows = [
-        [
-            numbers.name(one.name), ROLES[str(one.role)],
-            numbers.MISSING if one.method is None else numbers.name(one.method), numbers.count(one.questions),
-            numbers.count(one.known), numbers.count(one.prompt_tokens), numbers.count(one.answer_tokens),
-            numbers.dollars(one.cost), numbers.dollars(one.formula),
-        ]
-        for one in found
-    ]  # fmt: skip
-    return MemberTable(
-        "what it may cost",
-        ("model", "role", "method", "questions", "known", "tokens to read", "to write", "cost", "by formula"),
-        rows,
-        caption=(
-            "From the prompts themselves, at four characters a token, and the longest answers that are allowed. Known: "
-            "answers in the store, which cost nothing again. By formula: that of the paper, for the same passages."
-        ),
-        words=3,
-    )
 
 
 def meanings(manifest: ProbeManifest, summary: ProbeSummary) -> MemberTable:
