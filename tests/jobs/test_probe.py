@@ -46,7 +46,7 @@ def knows(known: list[str]) -> Callable[[str], str]:
             return "".join(f"<{tag}>{tag}: {text.lower()}</{tag}>" for tag in ("first", "second", "third"))
         if "Four passages follow" in prompt:
             options = re.findall(r"^([A-D])\. (.*)$", prompt, re.MULTILINE)
-            return next((letter for letter, text in options if text in known), "A")
+            return str(next((letter for letter, text in options if text in known), "A"))
         if "Go on with this text" in prompt:
             start = prompt.split("\n\n", 1)[1]
             return next((text[len(start) :] for text in known if text.startswith(start)), "and so they did not.")

@@ -247,13 +247,12 @@ def _manifest(setup: Setup, source: TextsSource, hits: int | None, beside: Membe
     of = {role: [own for (each, _), own in identities.items() if each == role] for role, _ in identities}
     labelled = any(text.label is not None for text in texts)
     split = any(text.split == "validation" for text in texts)
-    used = {
+    used: dict[str, list[str]] = {
         "cloze": [setup.wording], "slot": [setup.wording, "pick"], "prefix": ["complete"],
         "decop": ["paraphrase", "choose"],
     }  # fmt: skip
-    names = {name for method in setup.methods for name in used[method]} | (
-        {"guess", "list"} if "filter" in of else set()
-    )
+    names = {name for method in setup.methods for name in used[method]}
+    names |= {"guess", "list"} if "filter" in of else set()
     return ProbeManifest(
         format=FORMAT,
         kind="probe",

@@ -37,8 +37,8 @@ class Mask:
 class Asking:
     """One question of one model; and where it belongs.
 
-    `method`: cloze, slot, prefix or decop of targets; guess and list of filters; paraphrase; pick. `truth`: of prefix,
-    how the text goes on.
+    `method`: cloze, slot, prefix or decop of targets; guess and list of filters; paraphrase; pick. `parts`: of prefix,
+    that, and how the text goes on.
     """
 
     role: Role
@@ -50,7 +50,7 @@ class Asking:
     end: int | None = None
     word: str | None = None
     order: str | None = None
-    truth: str | None = None
+    parts: tuple[str, str] | None = None
 
 
 Texts = Mapping[str, LabelledText]
@@ -86,11 +86,11 @@ def completions_asked(texts: Texts, targets: int, words: int, seed: int) -> list
     parts = {name: part for name, text in texts.items() if (part := _completed(text, words)) is not None}
     return [
         Asking(
-            role="target", model=target, method="prefix", text=name, question=_question("complete", prefix, seed),
-            truth=truth,
+            role="target", model=target, method="prefix", text=name, question=_question("complete", own[0], seed),
+            parts=own,
         )
         for target in range(targets)
-        for name, (prefix, truth) in parts.items()
+        for name, own in parts.items()
     ]  # fmt: skip
 
 
@@ -174,9 +174,9 @@ def row(asked: Asking, answer: Answer, found: Judgement, **more: Any) -> dict[st
 def judged(asked: Asking, answer: Answer, plurals: bool) -> dict[str, Any]:
     """The row of a question for a word, a list of words, a completion or a letter."""
     if asked.method == "prefix":
-        assert asked.truth is not None
-        found, common = completion.judge_completion(answer, asked.truth)
-        return row(asked, answer, found, common=common, words=len(completion.words(asked.truth)))
+        assert asked.parts is not None
+        found, common = completion.judge_completion(answer, *asked.parts)
+        return row(asked, answer, found, common=common, words=len(completion.words(asked.parts[1])))
     if asked.method == "decop":
         assert asked.order is not None
         return row(asked, answer, judge_letter(answer, decop.right(asked.order)))
@@ -206,10 +206,12 @@ def _estimate(own: Sequence[Asking], known: Sequence[bool], model: ChatModel, te
     to_ask = {one.question for one, answered in zip(own, known, strict=True) if not answered}
     characters = sum(len(question.prompt) for question in to_ask)
     prompt_tokens, answer_tokens = math.ceil(characters / CHARACTERS), sum(question.tokens for question in to_ask)
-    by_formula = None
-    if first.role == "target" and price is not None and first.method in ("cloze", "prefix", "decop"):
-        lengths = [math.ceil(len(texts[name].text) / CHARACTERS) for name in {one.text for one in own}]
-        by_formula = sum(formula(first.method, tokens, price, most) for tokens in lengths)
+    lengths = [math.ceil(len(texts[name].text) / CHARACTERS) for name in {one.text for one in own}]
+    by_formula = [
+        one
+        for tokens in lengths
+        if price is not None and (one := formula(first.method, tokens, price, most)) is not None
+    ]
     return Estimate(
         role=first.role,
         model=first.model,
@@ -221,5 +223,5 @@ def _estimate(own: Sequence[Asking], known: Sequence[bool], model: ChatModel, te
         prompt_tokens=prompt_tokens,
         answer_tokens=answer_tokens,
         cost=None if price is None else price.of(prompt_tokens, answer_tokens),
-        formula=by_formula,
+        formula=sum(by_formula) if by_formula else None,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rote.models.base import Price
-from rote.probes.options import Method
 
 INSTRUCTION, ANSWER = 123, 5
 """Tokens of the paper's cloze prompt, and of an answer to it."""
@@ -12,7 +11,7 @@ PREFIX, PREFIX_INSTRUCTION = 50, 13
 OPTIONS, ORDERS = 4, 24
 
 
-def formula(method: Method, tokens: int, price: Price, most: int) -> float | None:
+def formula(method: str, tokens: int, price: Price, most: int) -> float | None:
     """In US dollars, for a passage of so many tokens of which `most` words are asked for; None: it has no formula.
 
     Paraphrases, filters and picked words are in none.
