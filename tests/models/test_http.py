@@ -33,7 +33,8 @@ def bodies(count: int) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def impatient(server: ChatServer, **changes: Any) -> Server:
-    return Server(**{"base": server.url, "backoff": 0.01, "timeout": 5.0} | changes)
+    options: dict[str, Any] = {"base": server.url, "backoff": 0.01, "timeout": 5.0}
+    return Server(**options | changes)
 
 
 def sent(server: ChatServer, count: int = 1, **changes: Any) -> list[Reply]:
@@ -240,7 +241,9 @@ def test_half_a_character_is_no_reason_to_fail() -> None:
 
 
 def test_what_a_status_means() -> None:
-    assert [by_status(status, {}) for status in (200, 201, 302, 401, 402, 403, 404, 501)] == ["taken"] * 2 + ["stop"] * 6
+    assert [by_status(status, {}) for status in (200, 201, 302, 401, 402, 403, 404, 501)] == ["taken"] * 2 + [
+        "stop"
+    ] * 6
     assert [by_status(status, {}) for status in (400, 413, 422, 418)] == ["refused"] * 4
     assert [by_status(status, {}) for status in (408, 429, 500, 502, 503, 504, 524, 529)] == ["again"] * 8
     assert by_status(200, None) == "again"
