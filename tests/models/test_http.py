@@ -33,7 +33,8 @@ def bodies(count: int) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def impatient(server: ChatServer, **changes: Any) -> Server:
-    return Server(**{"base": server.url, "backoff": 0.01, "timeout": 5.0} | changes)
+    options: dict[str, Any] = {"base": server.url, "backoff": 0.01, "timeout": 5.0}
+    return Server(**options | changes)
 
 
 def sent(server: ChatServer, count: int = 1, **changes: Any) -> list[Reply]:

@@ -191,11 +191,13 @@ def _address(url: str) -> tuple[str, str]:
 
 
 def _checked(base: str) -> str:
+    from httpx2 import URL, InvalidURL
+
     base = base.rstrip("/")
     try:
-        parts = urlsplit(base)
-        wrong = not parts.hostname or parts.scheme not in ("http", "https") or (parts.port or 1) < 1
-    except ValueError:
+        parts, host = urlsplit(base), URL(base).host
+        wrong = not re.fullmatch(r"[\w.:-]+", host) or parts.scheme not in ("http", "https") or parts.port == 0
+    except (ValueError, InvalidURL):
         wrong, parts = True, urlsplit("")
     if wrong:
         raise InputError(f"{_without_secrets(base)!r} is no address of a server: write {FORM}.")

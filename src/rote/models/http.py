@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import json
+import logging
 import queue
 import random
 import threading
@@ -23,6 +24,9 @@ from urllib.parse import urlsplit
 import httpx2
 
 from rote.models.replies import BUSY, Headers, Judge, Reply, Verdict, by_status, retry_after
+
+for _name in ("httpx2", "httpcore2"):  # a server may echo a key in its headers, and they would log these
+    logging.getLogger(_name).setLevel(logging.WARNING)
 
 LARGEST = 4 << 20
 """Bytes of a reply."""

@@ -96,12 +96,9 @@ class ServedChat:
         return verdict
 
     def _verdict(self, status: int, content: Any) -> Verdict:
-        said = _error_in(content)
+        status, said = _status(status, content), _error_in(content)
         if 200 <= status < 300:
-            if _choice(content) is not None:
-                return "taken"
-            code = content["error"].get("code") if said and isinstance(content["error"], dict) else None
-            return self._verdict(code, content) if isinstance(code, int) and 400 <= code < 600 else "again"
+            return "again" if _choice(content) is None else "taken"
         if status == 429 and QUOTA.search(said):
             return "stop"
         if status in (400, 403, 413, 422) and (POLICY.search(said) or LENGTH.search(said)):
@@ -120,7 +117,8 @@ class ServedChat:
     # --- what is wrong with all of them
 
     def _wrong(self, reply: Reply) -> str:
-        base, why, status = self._server.base, reply.why.rstrip(". "), reply.status
+        base, why = self._server.base, reply.why.rstrip(". ")
+        status = reply.status and _status(reply.status, reply.content)
         said = _error_in(reply.content)
         if status in (401, 403):
             fix = (
@@ -156,6 +154,13 @@ class ServedChat:
             return "Check the model's name, and that the address is right up to /v1."
         more = f" and {len(names) - 20} more" if len(names) > 20 else ""
         return f"It has {', '.join(sorted(names)[:20])}{more}."
+
+
+def _status(status: int, content: Any) -> int:
+    """A reply's status. Some servers hand on the errors of others with a success of their own."""
+    error = content.get("error") if isinstance(content, dict) and 200 <= status < 300 else None
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else status
 
 
 def _error_in(content: Any) -> str:
