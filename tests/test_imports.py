@@ -113,10 +113,11 @@ def test_scoring_needs_torch_transformers_and_numpy_alone() -> None:
     """As on a GPU machine that has nothing else. A module that is None in sys.modules is one that is not installed."""
     code = """
 import sys
-for name in ("pyarrow", "polars", "typer", "click", "rich", "jinja2", "accelerate", "gguf", "pandas", "matplotlib"):
+for name in ("pyarrow", "polars", "typer", "click", "rich", "jinja2", "accelerate", "gguf", "pandas", "matplotlib", "spacy"):
     sys.modules[name] = None
 import rote.decoding, rote.odds, rote.extraction.verbatim, rote.models.base, rote.models.huggingface
 import rote.membership.passes, rote.membership.scores, rote.membership.texts, rote.membership.windows
+import rote.models.masked, rote.probes.selecting, rote.probes.words
 import rote
 model = rote.load("bundled", rote.ModelOptions(device="cpu"))
 text = open(rote.models.base.BUNDLED_TEXT, encoding="utf-8").read()[:2000]

@@ -65,10 +65,14 @@ def causal_totals(
 ) -> tuple[list[float], int] | None:  # fmt: skip
     """Of the word, and of each substitute: log p of it and what follows, after what stands before; and its pieces."""
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, split_special_tokens=True)
-    ids, pieces = list(encoded["input_ids"]), overlapping(encoded["offset_mapping"], *span)
+    ids, offsets = list(encoded["input_ids"]), encoded["offset_mapping"]
+    pieces = overlapping(offsets, *span)
     head = [] if bos is None else [bos]
     left = context - len(head) - free
     if not pieces or len(pieces) > free or (pieces[0] == 0 and not head):
+        return None
+    covered = {at for i in pieces for at in range(*offsets[i])} - set(range(*span))
+    if any(not text[at].isspace() for at in covered) or any(ids[i] == tokenizer.unk_token_id for i in pieces):
         return None
     start = 0
     while pieces[0] - start > left:
@@ -104,7 +108,8 @@ def causal_totals(
 
 def by_share(values: Sequence[float], share: float) -> list[float]:
     """The values that a share takes from the lowest on, and those that tie with the last of them."""
-    left, taken = sorted(values), []
+    left = sorted(values)
+    taken: list[float] = []
     while left and (not taken or len(taken) < share * len(values) - 1e-9):
         taken.append(left.pop(0))
     while left and left[0] == taken[-1]:

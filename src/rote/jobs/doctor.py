@@ -16,6 +16,7 @@ EXTRAS = {
     "report": ("matplotlib",),
     "bleu": ("sacrebleu",),
     "pandas": ("pandas",),
+    "spacy": ("spacy",),
     "index": ("infini-gram",),
     "dev": ("pytest", "hypothesis", "ruff", "mypy", "sacrebleu", "nbclient"),
 }

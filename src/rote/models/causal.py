@@ -120,7 +120,7 @@ class CausalReference:
         causal = torch.ones(1, len(known), len(known), dtype=torch.bool, device=model.device).tril()
         states = memory.feed(tokens, places[:, :0], places, causal)[0]
         for word in words:
-            logits = model.head(states[word.left - 1][None])[0].float()
+            logits = model.head(states[word.left - 1][None])[0].float().to(model.device)
             first = logits.log_softmax(0)
             variants = [word.word, *([token] for token in self._likeliest(first, word))]
             rows = [[*variant, *word.right] for variant in variants]

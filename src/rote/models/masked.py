@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from rote.errors import ModelError, RoteError
 from rote.models.base import (
     BUNDLED_MASKED,
-    Hashed,
     ModelOptions,
     ReferenceIdentity,
     WordReference,
@@ -144,7 +143,7 @@ class MaskedReference:
         place_of = torch.tensor([len(before) + place for own in places for place in own], device=self.device)
         truth = tokens[row_of, place_of]
         tokens[row_of, place_of] = self._mask
-        logits = self._logits(tokens, row_of, place_of).float()
+        logits = self._logits(tokens, row_of, place_of).float().to(self.device)
         own = logits.gather(1, truth[:, None])
         ranks = (logits > own).sum(1).tolist()
         log_probs = logits.log_softmax(1).gather(1, truth[:, None])[:, 0].double()
@@ -160,10 +159,12 @@ class MaskedReference:
     def _logits(self, tokens: Tensor, row_of: Tensor, place_of: Tensor) -> Tensor:
         """[chosen places, vocabulary]"""
         if not self._picks:
-            return self._whole(tokens)[row_of, place_of]
+            logits = self._whole(tokens)
+            return logits[row_of.to(logits.device), place_of.to(logits.device)]
 
         def pick(_module: nn.Module, _given: Any, output: Any) -> Any:
-            states = output[0][row_of, place_of][None]
+            states = output[0]
+            states = states[row_of.to(states.device), place_of.to(states.device)][None]
             if isinstance(output, tuple):
                 return (states, *output[1:])
             output.last_hidden_state = states
@@ -288,12 +289,15 @@ def _load_masked(found: Found, options: ModelOptions) -> MaskedReference:
     import transformers
     from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
-    transformers.utils.logging.disable_progress_bar()
+    log = transformers.utils.logging
+    log.disable_progress_bar()
+    told = log.get_verbosity()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     chosen = torch.device(pick_device(options.device))
     given = {**found.given, "trust_remote_code": options.trust_remote_code}
     try:
+        log.set_verbosity_error()  # most masked checkpoints hold heads of other tasks too, and it would list them
         config = AutoConfig.from_pretrained(found.source, **given)
         tokenizer = AutoTokenizer.from_pretrained(found.source, **given)
         model, loading = AutoModelForMaskedLM.from_pretrained(
@@ -309,16 +313,17 @@ def _load_masked(found: Found, options: ModelOptions) -> MaskedReference:
         raise
     except Exception as error:  # whatever a damaged file makes transformers, safetensors or tokenizers raise
         raise ModelError(why_not_loaded(found.name, error)) from error
+    finally:
+        log.set_verbosity(told)
     refuse_missing(loading["missing_keys"], found.name)
     if options.device_map is None:
         model = model.to(chosen)
-    hashed: Hashed = options.fingerprint
     return MaskedReference(
         model,
         tokenizer,
         name=found.name,
         revision=options.revision,
-        fingerprint=fingerprint(weight_files(found.source, found.given), hashed),
+        fingerprint=fingerprint(weight_files(found.source, found.given), options.fingerprint),
         trust_remote_code=options.trust_remote_code,
         label=options.label,
     )

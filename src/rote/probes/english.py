@@ -59,17 +59,20 @@ NUMBERS = _listed(
 )
 """Number words; "one" is mostly a pronoun, and is taken for a number inside a compound alone."""
 
-TITLES = _listed(
+ABBREVIATED = _listed("mr mrs ms messrs mme mlle dr prof rev hon st jr sr capt col maj gen lt sgt gov")
+"""Titles whose full stop ends no sentence."""
+
+TITLES = ABBREVIATED | _listed(
     """
-    mr mrs ms miss messrs mme mlle dr prof rev hon st sir madam madame lord lady dame king queen prince princess duke
-    duchess count countess baron baroness earl emperor empress pope saint father mother brother sister uncle aunt cousin
-    grandfather grandmother grandpa grandma papa mamma mama dad daddy mom mum mommy mummy captain capt colonel col major
-    maj general gen lieutenant lt sergeant sgt corporal private admiral commander president senator governor gov
-    mayor minister chancellor secretary professor doctor reverend judge justice detective inspector officer master
-    mistress monsieur mademoiselle herr frau senor senora signor signora
+    miss sir madam madame ma'am lord lady dame king queen prince princess duke duchess count countess baron baroness
+    earl emperor empress pope saint father mother brother sister uncle aunt cousin grandfather grandmother grandpa
+    grandma papa mamma mama dad daddy mom mum mommy mummy captain colonel major general lieutenant sergeant corporal
+    private admiral commander president senator governor mayor minister chancellor secretary professor doctor reverend
+    judge justice detective inspector officer master mistress monsieur mademoiselle herr frau senor senora signor
+    signora
     """
 )
-"""What stands before a name, and is none. A full stop behind one of them ends no sentence."""
+"""What stands before a name, or in its place, and is none."""
 
 NOT_PEOPLE = TITLES | _listed(
     """
@@ -95,7 +98,7 @@ NOT_PEOPLE = TITLES | _listed(
     palace church cathedral abbey college university school hospital hotel inn court city town county state states
     kingdom empire republic union company society museum library station office department ministry parliament congress
     senate north south east west northern southern eastern western chapter book part volume act scene page figure table
-    internet
+    internet new old great zealand
     """
 )
 """Titles, days, months, feasts, seasons, peoples, religions, places, and nouns that names of places and things end

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from rote.errors import InputError, argument
-from rote.probes.english import CLOSED, NOT_PEOPLE, NUMBERS, TITLES, VERSION
+from rote.probes.english import ABBREVIATED, CLOSED, NOT_PEOPLE, NUMBERS, TITLES, VERSION
 
 WordClass = Literal["content", "person", "number"]
 
@@ -75,14 +75,16 @@ def _shape(character: str) -> str:
 
 def plain(word: str) -> str:
     """A word as words are compared: without regard to case, its apostrophes straight, its hyphens plain."""
-    folded = unicodedata.normalize("NFC", word).casefold()
+    folded = unicodedata.normalize("NFC", word).casefold().replace("\u00ad", "")
     return re.sub(f"[{HYPHENS}]", "-", re.sub(f"[{APOSTROPHES}]", "'", folded))
 
 
 def is_number(word: str) -> bool:
-    """Whether a word begins with a digit or is made of number words: 1,200, 3.5, 20th, twelve, twenty-one."""
+    """Whether a word begins with a digit and has no hyphen, or is made of number words: 1,200, 3.5, 20th, sixty-one."""
     parts = plain(word).split("-")
-    return word[0].isnumeric() or (any(part in NUMBERS for part in parts) and set(parts) <= NUMBERS | {"one", "and"})
+    if len(parts) == 1 and word[0].isnumeric():
+        return True
+    return any(part in NUMBERS for part in parts) and set(parts) <= NUMBERS | {"one", "and"}
 
 
 # --- without spaCy
@@ -115,13 +117,13 @@ def _classes(word: str, named: set[str]) -> Iterator[WordClass]:
 
 
 def _closed(own: str) -> bool:
-    """Whether a word is of a closed class; so is one with 'd or another ending behind such a word."""
-    return own in CLOSED or own.partition("'")[0] in CLOSED
+    """Whether a word is of a closed class, or is one with 'd behind it."""
+    return own in CLOSED or own.removesuffix("'d") in CLOSED
 
 
 def _capitalised(word: str) -> bool:
-    """Whether it begins with a capital and is not written in capitals alone."""
-    return word[0].isupper() and any(character.islower() for character in word)
+    """Whether it begins with a capital, has small letters too, and no digit."""
+    return word[0].isupper() and any(map(str.islower, word)) and not any(map(str.isnumeric, word))
 
 
 def _names(text: str, places: list[tuple[int, int]]) -> set[str]:
@@ -144,13 +146,13 @@ DASHES = "—–―"
 
 def _begins(text: str, places: list[tuple[int, int]], number: int) -> bool:
     """Whether a word may begin a sentence: it is the first, or behind a full stop, a colon, a dash, a line break or an
-    opening quotation mark or bracket. The full stop of a title or an initial ends none."""
+    opening quotation mark or bracket. The full stop of an abbreviated title or of an initial ends none."""
     if number == 0:
         return True
     start, end = places[number - 1]
     between = text[end : places[number][0]]
-    before = plain(text[start:end])
-    if before in TITLES or len(before) == 1:
+    before = text[start:end]
+    if plain(before) in ABBREVIATED or (len(before) == 1 and before.isupper() and before != "I"):
         between = between.removeprefix(".")
     return (
         "\n" in between
@@ -184,8 +186,8 @@ class SpacyTagger:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             installed = ", ".join(sorted(spacy.util.get_installed_models())) or "none"
             raise InputError(
-                f"{argument('spacy', pipeline)} is no pipeline that spaCy can load here: {first} Installed: {installed}."
-                f" Name one of these, or get it: python -m spacy download {pipeline}."
+                f"{argument('spacy', pipeline)} is no pipeline that spaCy can load here: {first} Installed: "
+                f"{installed}. Name one of these, or get it: python -m spacy download {pipeline}."
             ) from error
         lacks = [part for part in ("tagger", "ner") if not self._has(part)]
         if lacks:
@@ -201,6 +203,11 @@ class SpacyTagger:
         return part in names or (part == "tagger" and "morphologizer" in names)
 
     def words(self, text: str) -> list[Word]:
+        if len(text) > self._pipeline.max_length:
+            raise InputError(
+                f"a text of {len(text):,} characters is more than spaCy reads at once ({self._pipeline.max_length:,}). "
+                f"Cut it into passages, or leave {argument('spacy')} out."
+            )
         read = self._pipeline(text)
         tokens = [(token.idx, token.idx + len(token), token.pos_) for token in read]
         people = [(name.start_char, name.end_char) for name in read.ents if name.label_ in ("PERSON", "PER")]
@@ -219,7 +226,7 @@ class SpacyTagger:
 
 def _tagged(word: str, kinds: set[str], person: bool) -> Iterator[WordClass]:
     letters = sum(unicodedata.category(c)[0] == "L" for c in word)
-    if word[0].isnumeric() or "NUM" in kinds:
+    if is_number(word) or ("NUM" in kinds and not kinds & CONTENT):
         yield "number"
     elif person:
         if letters > 1 and plain(word) not in TITLES:
