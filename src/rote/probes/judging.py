@@ -49,7 +49,8 @@ def _read(answer: Answer) -> Said | Judgement:
     said = reading.read(answer.text)
     if said.unread is not None:
         return Judgement(said.unread, None, said.how)
-    if answer.ended == "length" and said.word is not None and plain(answer.text).endswith(said.word):
+    cut = answer.ended == "length" and said.how != reading.TAGGED
+    if cut and said.word is not None and plain(answer.text).endswith(said.word):
         return Judgement("malformed", None, "cut off, maybe within the word")
     return said
 

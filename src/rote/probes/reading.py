@@ -18,7 +18,7 @@ LONGEST = 4_000
 SENTENCE = 60
 """Words of an answer that is read as a sentence about the word. In a longer one the word must stand out by itself."""
 
-_APOSTROPHES = dict.fromkeys(map(ord, "’ʼ‘`´′＇"), "'")
+_ALIKE = dict.fromkeys(map(ord, "’ʼ‘`´′＇"), "'") | dict.fromkeys(map(ord, "‐‑"), "-")
 _UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufe00-\ufe0f\ufeff]"
 )
@@ -42,21 +42,26 @@ _OTHER = re.compile(
 _STOP = re.compile(r"\s*[.!?;,…]+")
 
 _TAG = re.compile(r"<\s{0,3}(/?)\s{0,3}(?:word|answer|output)\s{0,3}/?>", re.I)
-_THOUGHT = re.compile(r"<\s{0,3}(/?)\s{0,3}(?:think|thinking|thought|reasoning|scratchpad)\s{0,3}>", re.I)
-_NEXT = re.compile(r"\n[ \t>*#]{0,4}(?:passage|input|question|example)[ \t]*\d{0,3}[ \t]*:", re.I)
+_THOUGHT = re.compile(r"[<\[]\s{0,3}(/?)\s{0,3}(?:think|thinking|thought|reasoning|scratchpad)\s{0,3}[>\]]", re.I)
+_BOX = re.compile(r"\\boxed\{(?:\\text\w{0,4}\{)?([^{}\n]{0,80})\}")
+_NEXT = re.compile(
+    r"\n[ \t>*#]{0,4}(?:passage|input|question|example|human|user)[ \t]*\d{0,3}[ \t]*:|"
+    r"<\|[^|<>\s]{1,30}\|>|</s>|<(?:end_of_turn|start_of_turn|eos)>",
+    re.I,
+)
 _MASK = re.compile(r"\[\s?mask\s?\]|<\s?mask\s?>", re.I)
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*$", re.M)
 _NUMBER = re.compile(r"^[ \t]*\d{1,3}[.)][ \t]+(?=\S)", re.M)
 _CIVIL = re.compile(
     r"\W{0,4}(?:sure|certainly|okay|ok|of course|absolutely|great|hm+|well|yes|alright|understood)"
-    r"(?: thing)?[,.!:\s]+(?=\S)",
+    r"(?: thing)?\s{0,2}[,.!:]+\s*(?=\S)",
     re.I,
 )
 
 _LABEL = re.compile(
     r"^[^\w\n]{0,8}"
     r"(?:(?:the|my|your|best|final|correct|missing|hidden|masked|most|likely|one|original|single)[ \t]+){0,4}"
-    r"(?:answer|output|word|guess|response|reply|result|solution|completion|mask)"
+    r"(?:answer|output|word|guess|response|reply|result|solution|completion|assistant|mask)"
     r"[^\w\n]{0,6}?(?::|=|->|→|[ \t][-–—])(.*)$",
     re.I | re.M,
 )
@@ -85,6 +90,11 @@ _QUOTED = re.compile(
     r"\"([^\"\n]{1,80})\"|“([^”\n]{1,80})”|«([^»\n]{1,80})»|‘([^’\n]{1,80})’|„([^“”\n]{1,80})[“”]|「([^」\n]{1,80})」|"
     r"(?<!\w)'([^'\n]{1,80})'(?!\w)|(?<![\w*])\*([^*\n]{1,80})\*(?![\w*])|(?<!\w)_([^_\n]{1,80})_(?!\w)|<([^<>/\n]{1,40})>"
 )
+_NEGATED = re.compile(
+    r"\b(?:not|never|nor|neither|cannot|doubt\w*|unlikely|rather\s+than|instead\s+of|unlike|other\s+than|except|without)\b|n['’]t\b",
+    re.I,
+)
+_CLAUSE = re.compile(r"[.!?\n,;:]|\bbut\b", re.I)
 _BREAK = re.compile(r"[.!?]\s+\S")
 
 _SAY = (
@@ -113,6 +123,8 @@ _SOFT = re.compile(
     r"\b(?:impossible|unable|not\s+possible|difficult|hard)\s+to\s+(?:determine|say|know|tell|identify|guess|infer)\b",
     re.I,
 )
+TAGGED = "in tags"
+
 EARLY = 300
 """A refusal is one if it stands within so many characters of an answer's beginning."""
 
@@ -135,7 +147,7 @@ def plain(text: str) -> str:
 
 def key(word: str) -> str:
     """By which words are the same: without case, punctuation at the ends and a possessive's s. Accents count."""
-    folded = unicodedata.normalize("NFKC", plain(word).casefold()).translate(_APOSTROPHES)
+    folded = unicodedata.normalize("NFKC", plain(word).casefold()).translate(_ALIKE)
     bare = _bare(folded)
     return _bare(bare[:-2]) if bare.endswith("'s") else bare
 
@@ -145,7 +157,9 @@ def same(one: str, other: str, *, plurals: bool = False) -> bool:
     one, other = key(one), key(other)
     if not one or not other:
         return False
-    return one == other or (plurals and (one in _plural(other) or other in _plural(one)))
+    return one == other or (
+        plurals and min(len(one), len(other)) > 2 and (one in _plural(other) or other in _plural(one))
+    )
 
 
 def _plural(word: str) -> Iterator[str]:
@@ -196,6 +210,8 @@ def read(text: str) -> Said:
         text = text[: again.start()]
     if marks := list(_TAG.finditer(text)):
         return _tagged(text, marks)
+    if boxes := list(dict.fromkeys(box[1] for box in _BOX.finditer(text) if box[1].strip())):
+        return _one_of(map(_untagged, boxes[:50]), "in a box")
     return _untagged(text)
 
 
@@ -211,7 +227,7 @@ def _tagged(text: str, marks: list[re.Match[str]]) -> Said:
             inside.append(text[mark.end() : after.start()])
         else:
             unclosed.append(_line(text[mark.end() :], last=False))
-    how = "in tags" if any(map(str.strip, inside)) else "in half a tag"
+    how = TAGGED if any(map(str.strip, inside)) else "in half a tag"
     parts = [part for part in inside if part.strip()] or [part for part in unclosed if part.strip()]
     if not parts:
         return Said(None, "nothing in the tags", "empty")
@@ -306,7 +322,8 @@ def _stated(text: str, way: re.Pattern[str]) -> Said | None:
         found = _ONE.match(rest)
         if found and _OTHER.match(rest, found.end()):
             return Said(None, "several words are named", "malformed")
-        if (word := _first(rest, stated=True)) is not None and not _MASK.fullmatch(word):
+        word = None if _negated(text, statement.end()) else _first(rest, stated=True)
+        if word is not None:
             words[key(word)] = word
     if len(words) > 1:
         return Said(None, "several words are named", "malformed")
@@ -318,11 +335,18 @@ def _marked(text: str, way: re.Pattern[str], how: str) -> Said | None:
     words: dict[str, str] = {}
     for mark in way.finditer(text):
         inner = next(part for part in mark.groups() if part is not None)
-        if not _MASK.search(mark[0]) and (word := alone(inner)) is not None:
+        word = None if _MASK.search(mark[0]) or _negated(text, mark.start()) else alone(inner)
+        if word is not None:
             words[key(word)] = word
     if len(words) > 1:
         return Said(None, f"different words {how}", "malformed")
     return Said(next(iter(words.values())), how) if words else None
+
+
+def _negated(text: str, end: int) -> bool:
+    """Whether what is named from here on is what the word is not."""
+    before = text[max(end - 120, 0) : end]
+    return _NEGATED.search(_CLAUSE.split(before)[-1]) is not None
 
 
 def _lines(text: str) -> Said | None:

@@ -95,9 +95,9 @@ def evaluate(
     part = None
     if manifest.calibrated == "parts" and (need or beside):
         part = deal(units, manifest.seed)
-        if part is None:
+        if part is None and need:
             return Held(too_few(units), at)
-    plan = _Plan(judged, np.flatnonzero(validating), part)
+    plan = _Plan(judged, np.flatnonzero(validating & split), part)
     warnings = _straddling(texts, plan) if split else []
     for way in need:
         one = _chosen(way, values[way.name], member, plan)
@@ -191,25 +191,23 @@ def _beside(
     """Scores of a run of `rote member` that all texts have; and what is said of those that they have not."""
     if not beside:
         return {}, []
-    if not calibrated:
-        return {}, ["Membership scores are left out: no threshold was chosen for them."]
+    learnt = plan.judged if plan.part is not None else plan.learnt
+    if not calibrated or not member[learnt].any() or member[learnt].all():
+        return {}, ["Membership scores are left out: there are no texts of both kinds to choose their thresholds on."]
     found, missing = {}, {}
     needed = np.concatenate([plan.judged, plan.learnt])
     for name, values in beside.items():
-        lacking = int(np.isnan(values[needed]).sum())
-        one = None if lacking else _chosen(None, values, member, plan)
-        if one is None:
+        if lacking := int(np.isnan(values[needed]).sum()):
             missing[name.removeprefix("member:")] = lacking
-            continue
-        at = np.broadcast_to(one[0], len(plan.judged)) if plan.part is None else one[plan.part]
-        own = values[plan.judged]
-        found[name] = (own, own >= at, thresholds.worded_score(sign_of(name), at.tolist()))
+        elif (one := _chosen(None, values, member, plan)) is not None:
+            at = np.broadcast_to(one[0], len(plan.judged)) if plan.part is None else one[plan.part]
+            own = values[plan.judged]
+            found[name] = (own, own >= at, thresholds.worded_score(sign_of(name), at.tolist()))
     if not missing:
         return found, []
-    most = max(missing.values())
     return found, [
-        f"Membership scores that are left out, since the run of rote member has none for some of the {len(needed):,} "
-        f"texts ({most:,} at most): {', '.join(missing)}."
+        "Membership scores are left out, since the run of rote member has none of them for some of the "
+        f"{len(needed):,} texts ({max(missing.values()):,} at most): {', '.join(missing)}."
     ]
 
 

@@ -54,7 +54,7 @@ def probed(
     own = answered(questions)
     scored = verdicts.filter(pl.col("value").is_not_null())
     without = verdicts.filter(pl.col("value").is_null())["without"].value_counts(sort=True)
-    rate = pl.col("common") / pl.col("words") if way.value == "words" else pl.col("outcome") == "hit"
+    rate = pl.col("common").fill_null(0) / pl.col("words") if way.value == "words" else pl.col("outcome") == "hit"
     rates = own.select("text", rate.cast(pl.Float64).alias("rate"))
 
     def of(names: set[str]) -> Measured | None:

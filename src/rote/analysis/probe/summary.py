@@ -59,7 +59,7 @@ def summarise(
         held = evaluate(target, manifest, every, held_texts, scores, beside)
         found.append(held)
         parts += [_flagged(own, way, held.thresholds[way.name]) for way in every]
-        progress("evaluated", target + 1, len(targets))
+        progress("folds", target + 1, len(targets))
     table = pl.concat([table.clear(), *parts])
     by_way = {way: questions_of(way, chosen, questions) for way in every}
     labels = [text.label for text in held_texts]

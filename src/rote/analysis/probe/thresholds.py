@@ -54,7 +54,7 @@ def worded(way: Way, thresholds: Sequence[float]) -> str:
     shown = list(dict.fromkeys(f"{value:.4g}" for value in real))
     number = shown[0] if len(shown) == 1 else f"{shown[0]} to {shown[-1]}, by part,"
     what = {
-        "hits": "word" if number == "1" else "words",
+        "hits": "words",
         "words": "words in common, where a logistic regression says one half",
         "share": "of the orders",
     }[way.value]

@@ -121,7 +121,7 @@ def _of_target(
         .agg(
             pl.len().alias("questions"),
             (pl.col("outcome") == "hit").sum().alias("hits"),
-            pl.col("common").max().alias("common"),
+            pl.col("common").fill_null(0).max().alias("common"),
         )
         .iter_rows(named=True)
     }
