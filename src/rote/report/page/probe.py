@@ -85,10 +85,8 @@ def render_probe(view: ProbeView) -> str:
             _tables(judged(one, manifest, intervals=True), confusion(one, manifest), overlap(one, manifest))
             for one in summary.evaluations
         ],
-        came=_tables(
-            probed(manifest, summary), by_label(manifest, summary), by_repetitions(manifest, summary),
-            outcomes(manifest, summary),
-        ),
+        came=_tables(probed(manifest, summary), outcomes(manifest, summary)),
+        known=_tables(by_label(manifest, summary), by_repetitions(manifest, summary)),
         differences=_tables(differences(manifest, summary)),
         chosen=_tables(words(manifest, summary), filters(manifest, summary)),
         letters=_tables(positions(manifest, summary)),

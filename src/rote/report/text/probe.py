@@ -6,7 +6,7 @@ from rote.membership.scores import BY_NAME
 from rote.probes.options import Outcome
 from rote.report.keys import derived, mark
 from rote.report.text import numbers
-from rote.report.text.member import area, between, listed
+from rote.report.text.member import area, between, listed, scored
 from rote.store.member import Measured
 from rote.store.probe import Judged, Probed, ProbeEvaluation, ProbeManifest, ProbeSummary
 
@@ -129,7 +129,7 @@ def _flagged(first: Probed, manifest: ProbeManifest, model: str) -> str:
 
 
 def _mean(first: Probed, model: str) -> str:
-    mean = numbers.MISSING if first.mean is None else numbers.average(first.mean)
+    mean = scored(first.mean)
     if first.method == "prefix":
         return f"on average {mean} words of what follows came back from {model}, and no threshold was set."
     if first.method == "decop":

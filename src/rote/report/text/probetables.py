@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rote.probes.options import Outcome
 from rote.report.text import numbers
-from rote.report.text.member import area, signed
+from rote.report.text.member import area, scored, signed
 from rote.report.text.membertables import MemberTable
 from rote.report.text.probe import OUTCOMES, meaning_of, rate, subset, target_name, title_of
 from rote.report.text.probecosts import spent
@@ -78,7 +78,8 @@ def _share(measured: Measured | None, *, intervals: bool) -> str:
     if measured is None:
         return numbers.MISSING
     shown = area(measured.value)
-    return f"{shown} ({'–'.join(map(area, measured.interval))})" if intervals else shown
+    low, high = measured.interval  # equal where it is no estimate
+    return f"{shown} ({area(low)}–{area(high)})" if intervals and low < high else shown
 
 
 def probed(manifest: ProbeManifest, summary: ProbeSummary) -> MemberTable:
@@ -110,7 +111,7 @@ def probed(manifest: ProbeManifest, summary: ProbeSummary) -> MemberTable:
 def _mean(value: str, mean: float | None) -> str:
     if mean is None:
         return numbers.MISSING
-    return numbers.percent(mean) if value == "share" else numbers.average(mean)
+    return numbers.percent(mean) if value == "share" else scored(mean)
 
 
 def outcomes(manifest: ProbeManifest, summary: ProbeSummary) -> MemberTable:
