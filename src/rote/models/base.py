@@ -325,6 +325,8 @@ def with_logits(model: TokenModel, what: str) -> LogitModel:
 
 
 BUNDLED = Path(__file__).parent.parent / "data" / "model"
+BUNDLED_MASKED = Path(__file__).parent.parent / "data" / "masked"
+BUNDLED_CHAT = Path(__file__).parent.parent / "data" / "chat"
 BUNDLED_TEXT = Path(__file__).parent.parent / "data" / "alice.txt"
 BUNDLED_MEMBERS = Path(__file__).parent.parent / "data" / "members.jsonl"
 
