@@ -488,6 +488,8 @@ def test_a_word_that_fits_what_follows_gains_by_it(bundled: Any, alice: str) -> 
     assert known.log_likelihood > -0.1
     assert known.rank == 0
     assert other.log_likelihood < -3
+    whole = [score for score in own.score_words(text, words_in(text)[30:45]) if score.pieces == 1]
+    assert max(score.log_likelihood or -9.0 for score in whole) > -0.1  # half at most, were it its own substitute
 
 
 def test_a_causal_model_whose_logits_are_no_numbers() -> None:
