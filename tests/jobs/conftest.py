@@ -14,6 +14,7 @@ from rote.corpus.bench import Guess, write_guesses, write_ids
 from rote.jobs import engine
 from tests.jobs.support import HOSTILE, MARKUP, SIZES
 from tests.report.members import membership
+from tests.report.probes import probe
 from tests.seals import unfinish
 
 DRAW = Draw(documents=4, examples=3, runs=2, prefix=8, suffix=6)
@@ -95,6 +96,7 @@ def results(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
         "unfinished reconstruction": rote.open(folder / "unfinished written"),
         "bench score": rote.open(folder / "bench"),
         "membership": rote.open(membership(folder / "membership", ids=[f"{MARKUP}{i}" for i in range(9)]).folder),
+        "probe": rote.open(probe(folder / "probe", texts=6, ids=[MARKUP], answers=[MARKUP], warnings=[MARKUP]).folder),
         "spots": rote.spots(scan, at=1e-30, top=2),
         "no spots": rote.spots(scan, at=1.0),
         "checked": rote.check(score, model, examples=[f"{MARKUP}0", f"{MARKUP}1"], samples=3),

@@ -33,6 +33,7 @@ HEADLINES = {
     "unfinished reconstruction": rf"\S*/{NAME}/unfinished written is unfinished \(60 of 60 tokens stored\); run the .*",
     "bench score": r"Recall at 1 error: 0\.5\.",
     "membership": r".* tells members from non-members with AUROC .*; without any model, AUROC is 0\.520 \(.*\)\.",
+    "probe": r"\d of 6 passages flagged: at least 2 of their words came back from chat-0\.",
     "spots": rf"\d+ hot-spots at p ≥ 1e-28% in {NAME}, together \d+ characters",
     "no spots": rf"0 hot-spots at p ≥ 100% in {NAME}",
     "checked": r"\d of 2 computed probabilities lie outside the 95% interval of the generated share\.",

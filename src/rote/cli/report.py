@@ -12,6 +12,7 @@ from rote.cli.command import Asked, command
 from rote.cli.compare import print_comparison
 from rote.cli.fit import print_lines, print_table
 from rote.cli.member import print_member
+from rote.cli.probe import print_probe
 from rote.cli.reconstruct import print_reconstruction
 from rote.cli.screen import print_summary
 from rote.cli.sweep import print_sweep
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @command("rote report runs/alice-bundled")
 def report(page: Path, asked: Asked) -> None:
     """Write report.html anew from a finished folder, and print its summary and its tables."""
-    from rote import BenchScore, Membership, Reconstruction, Run, SavedComparison, Sweep
+    from rote import BenchScore, Membership, Probe, Reconstruction, Run, SavedComparison, Sweep
 
     match opened := asked["folder"]:
         case Sweep():
@@ -34,6 +35,8 @@ def report(page: Path, asked: Asked) -> None:
             print_score(opened.result, opened.folder)
         case Membership():
             print_member(opened)
+        case Probe():
+            print_probe(opened)
         case Reconstruction():
             print_reconstruction(opened)
         case Run():

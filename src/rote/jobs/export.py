@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from rote.errors import InputError, RunError, argument
 from rote.frames import FrameKind, frame_of, require_frame
-from rote.jobs.open import BenchScore, Handle, Membership, Reconstruction, Run, SavedComparison, Sweep, as_handle
+from rote.jobs.open import BenchScore, Handle, Membership, Probe, Reconstruction, Run, SavedComparison, Sweep, as_handle
 from rote.options import Option, folder_of, require_known, typed_path
 from rote.progress import Progress, quiet, stopping
 from rote.report.export.harness import Samples, file_date, folder_name, results, tasks
@@ -25,6 +25,7 @@ from rote.report.export.rows import (
     as_jsonl,
     curve_rows,
     metadata_kinds,
+    question_rows,
     score_rows,
     sweep_rows,
     text_rows,
@@ -57,7 +58,7 @@ class Exported:
 
 def export(
     folder: Annotated[
-        Folder, Option("A finished run, a sweep, a comparison, a score or a membership run.", metavar="DIR")
+        Folder, Option("A finished run, a sweep, a comparison, a score, a membership run or a probe.", metavar="DIR")
     ],
     to: Annotated[Format, Option("What the other program reads.", "--to")],
     *,
@@ -87,7 +88,7 @@ def export(
 
 def _exported(stored: Handle, to: Format, out: str | Path | None, scheme: str, tell: Progress) -> Exported:
     match stored:
-        case Sweep() | SavedComparison() | BenchScore() | Membership():
+        case Sweep() | SavedComparison() | BenchScore() | Membership() | Probe():
             return _export_table(stored, to, out, scheme)
         case Reconstruction():
             raise RunError(NO_TABLE.format(stored.folder))
@@ -113,7 +114,7 @@ def _frame(stored: Handle, scheme: str) -> pl.DataFrame:
             chosen = _schemes(stored.folder, stored.manifest.schemes, scheme)
             _ = stored.summary  # refuses a run that is unfinished
             return pl.concat(_tables(stored, chosen, _metadata_kinds(stored), quiet))
-        case Sweep() | SavedComparison() | BenchScore() | Membership():
+        case Sweep() | SavedComparison() | BenchScore() | Membership() | Probe():
             return _table(stored, scheme)
         case Reconstruction():
             raise RunError(NO_TABLE.format(stored.folder))
@@ -151,34 +152,35 @@ def _metadata_kinds(run: Run) -> dict[str, Kind] | None:
 
 
 def _export_table(
-    stored: Sweep | SavedComparison | BenchScore | Membership, to: Format, out: str | Path | None, scheme: str
+    stored: Sweep | SavedComparison | BenchScore | Membership | Probe, to: Format, out: str | Path | None, scheme: str
 ) -> Exported:
-    """The table of a sweep, of a comparison, of scored guesses or of texts."""
+    """The table of a sweep, of a comparison, of scored guesses, of texts or of questions."""
     folder = stored.folder
     if to in ("lm-eval", "evidence"):
-        if isinstance(stored, Membership):
-            raise InputError(
-                f"{folder} holds scores of texts, which {to} has no place for; export csv, jsonl or parquet."
-            )
+        if isinstance(stored, Membership | Probe):
+            what = "scores of texts" if isinstance(stored, Membership) else "answers of chat models"
+            raise InputError(f"{folder} holds {what}, which {to} has no place for; export csv, jsonl or parquet.")
         raise InputError(f"{folder} holds no run but a table about several; export one of its runs to {to}.")
     table, path = _table(stored, scheme), _target(folder, to, out)
     rows, nul = _write(path, to, iter([table]))
     return Exported((path,), rows, nul)
 
 
-def _table(stored: Sweep | SavedComparison | BenchScore | Membership, scheme: str) -> pl.DataFrame:
+def _table(stored: Sweep | SavedComparison | BenchScore | Membership | Probe, scheme: str) -> pl.DataFrame:
     folder = stored.folder
     if isinstance(stored, Sweep):
         table = sweep_rows(stored.result)
         known = list(dict.fromkeys(table["scheme"]))
         return table.filter(pl.col("scheme").is_in(_schemes(folder, known, scheme)))
     if scheme != "all":
-        kind = {BenchScore: "score", Membership: "membership run"}.get(type(stored), "comparison")
+        kind = {BenchScore: "score", Membership: "membership run", Probe: "probe"}.get(type(stored), "comparison")
         raise InputError(f"{folder} holds a {kind}: {argument('scheme')} does not apply to it; leave it out.")
     if isinstance(stored, BenchScore):
         return curve_rows(stored.result)
     if isinstance(stored, Membership):
         return text_rows(stored.view)
+    if isinstance(stored, Probe):
+        return question_rows(stored.view)
     _ = stored.result  # refuses a comparison of another format, or damaged
     return stored.differences
 

@@ -14,6 +14,7 @@ from rote.jobs.open import (
     BenchScore,
     Handle,
     Membership,
+    Probe,
     Reconstruction,
     Run,
     SavedComparison,
@@ -27,6 +28,7 @@ from rote.report.figures.comparison import COMPARISON_FIGURES, comparison_figure
 from rote.report.figures.figure import Figure
 from rote.report.figures.member import MEMBER_FIGURES, member_figures
 from rote.report.figures.mpl.draw import FileFormat, Style, draw, require_matplotlib
+from rote.report.figures.probe import PROBE_FIGURES, probe_figures
 from rote.report.figures.reconstruction import RECONSTRUCTION_FIGURES, reconstruction_figures
 from rote.report.figures.run import RUN_FIGURES, run_figures
 from rote.report.figures.submissions import SCORE_FIGURES, score_figures
@@ -55,7 +57,9 @@ class DrawnFigures:
 def figures(
     folders: Annotated[
         Folder | Sequence[Folder],
-        Option("Finished runs, comparisons, sweeps, reconstructions, scores or membership runs.", metavar="DIR"),
+        Option(
+            "Finished runs, comparisons, sweeps, reconstructions, scores, membership runs or probes.", metavar="DIR"
+        ),
     ],
     *,
     format: Annotated[FileFormat, Option("Of the pictures.")] = "svg",
@@ -145,6 +149,8 @@ def _figures(stored: Handle, scheme: str | None) -> tuple[list[Figure], Mapping[
             return score_figures(score), SCORE_FIGURES
         case Membership(view=view):
             return member_figures(view.manifest, view.summary, view.rows), MEMBER_FIGURES
+        case Probe(view=probed):
+            return probe_figures(probed), PROBE_FIGURES
         case Run():
             return _run_figures(stored, scheme), RUN_FIGURES
 

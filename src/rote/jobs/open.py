@@ -21,6 +21,7 @@ from rote.store import open as stores
 from rote.store.comparison import StoredComparison
 from rote.store.manifest import refuse_other_model
 from rote.store.membership import StoredMembership
+from rote.store.probing import StoredProbe
 from rote.store.reconstruction import StoredReconstruction
 from rote.store.run import Finished, RunView, StoredRun
 from rote.store.submissions import StoredScore
@@ -262,7 +263,17 @@ class Membership(_Handle, StoredMembership):
         return member_card(self.summary)
 
 
-Handle = Run | Sweep | SavedComparison | Reconstruction | BenchScore | Membership
+@dataclass(frozen=True)
+class Probe(_Handle, StoredProbe):
+    """Probes of chat models. `questions` has a row for each question and its answer, `verdicts` what they come to."""
+
+    def _card(self) -> str:
+        from rote.report.text.cards import probe_card
+
+        return probe_card(self.manifest, self.summary)
+
+
+Handle = Run | Sweep | SavedComparison | Reconstruction | BenchScore | Membership | Probe
 
 
 def as_handle(given: stores.Folder) -> Handle:
@@ -271,7 +282,7 @@ def as_handle(given: stores.Folder) -> Handle:
 
 
 def open(folder: str | Path) -> Handle:
-    """What a folder holds, finished or not: a run, a sweep, a comparison, a reconstruction, a score or memberships."""
+    """What a folder holds, finished or not: a run, a sweep, a comparison, a reconstruction, a score, and so on."""
     match stores.open(stores.path_of(folder)):
         case StoredRun(folder=path):
             return Run(path)
@@ -285,3 +296,5 @@ def open(folder: str | Path) -> Handle:
             return BenchScore(path)
         case StoredMembership(folder=path):
             return Membership(path)
+        case StoredProbe(folder=path):
+            return Probe(path)

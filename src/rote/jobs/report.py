@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 from rote.analysis.similarity import Similarity, similarity
-from rote.jobs.open import BenchScore, Membership, Reconstruction, Run, SavedComparison, Sweep, as_handle
+from rote.jobs.open import BenchScore, Membership, Probe, Reconstruction, Run, SavedComparison, Sweep, as_handle
 from rote.options import Option
 from rote.progress import Progress, quiet
 from rote.report.page.member import render_member
+from rote.report.page.probe import render_probe
 from rote.report.page.reconstruction import render_reconstruction
 from rote.report.page.run import render_run
 from rote.report.page.submissions import render_score
@@ -21,7 +22,8 @@ from rote.store.reconstruction import StoredReconstruction
 
 def report(
     folder: Annotated[
-        Folder, Option("The folder of a finished run, reconstruction, sweep, comparison, score or membership run.")
+        Folder,
+        Option("The folder of a finished run, reconstruction, sweep, comparison, score, membership run or probe."),
     ],
     *,
     progress: Progress | None = None,
@@ -41,6 +43,8 @@ def report(
             return write_page(stored.folder, render_score(stored.result))
         case Membership():
             return write_page(stored.folder, render_member(stored.view))
+        case Probe():
+            return write_page(stored.folder, render_probe(stored.view))
         case SavedComparison():
             from rote.jobs.compare import compare_again
 

@@ -1,4 +1,4 @@
-"""What a folder holds: a run, a sweep, a comparison, a reconstruction, a score or memberships. Decided here alone."""
+"""What a folder holds: a run, a sweep, a comparison, a reconstruction, a score and so on. Decided here alone."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from rote.errors import InputError, RunError
 from rote.store.comparison import StoredComparison
 from rote.store.files import read_json
 from rote.store.membership import StoredMembership
+from rote.store.probing import StoredProbe
 from rote.store.reconstruction import StoredReconstruction
 from rote.store.run import StoredRun
 from rote.store.submissions import SCORE, StoredScore
 from rote.store.sweep import StoredSweep
 
-Holding = Literal["run", "sweep", "comparison", "reconstruction", "score", "membership"]
-Stored = StoredRun | StoredSweep | StoredComparison | StoredReconstruction | StoredScore | StoredMembership
+Holding = Literal["run", "sweep", "comparison", "reconstruction", "score", "membership", "probe"]
+Stored = (
+    StoredRun | StoredSweep | StoredComparison | StoredReconstruction | StoredScore | StoredMembership | StoredProbe
+)
 Folder = Stored | str | Path
 """What a folder holds, opened, or the path of the folder."""
 
@@ -49,6 +52,8 @@ def kind_of(folder: str | Path) -> Holding:
         raise RunError(f"{folder} holds an attack's guesses, which are no run; `rote bench score` scores them.")
     if kind == "member":
         return "membership"
+    if kind == "probe":
+        return "probe"
     return "reconstruction" if kind == "reconstruct" else "run"
 
 
@@ -68,6 +73,8 @@ def open(folder: str | Path) -> Stored:
             return StoredScore(path)
         case "membership":
             return StoredMembership(path)
+        case "probe":
+            return StoredProbe(path)
 
 
 def require_run(folder: str | Path) -> Path:
@@ -83,6 +90,7 @@ def require_run(folder: str | Path) -> Path:
     what = {
         "score": "scored guesses, no run",
         "membership": "membership scores of whole texts, no run of windows or examples",
+        "probe": "probes of chat models, no run of windows or examples",
         "reconstruction": "a reconstruction, which has no scores",
     }[kind]
     raise RunError(f"{folder} holds {what}; `rote report` shows it.")

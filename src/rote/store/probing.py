@@ -15,9 +15,9 @@ import pyarrow as pa
 from rote.corpus.texts import LabelledText
 from rote.errors import RunError, counted
 from rote.store import run
-from rote.store.files import declared, line, pretty, read_declared, write_whole
+from rote.store.files import declared, line, make_folder, pretty, read_declared, write_whole
 from rote.store.probe import ProbeManifest, ProbeSummary
-from rote.store.seal import SEAL, Seal, check_seal, shards_in, write_seal
+from rote.store.seal import SEAL, Seal, check_seal, shards_in, words_in, write_seal
 from rote.store.table import ShardFacts, read_facts, read_shard, write_table
 
 TEXTS = "texts.jsonl"
@@ -160,7 +160,7 @@ class StoredProbe:
     def words(self) -> pl.DataFrame:
         """The words that might be asked for, as far as they are stored."""
         _ = self.manifest
-        shards = sorted((self.folder / "words").glob("*.parquet"))
+        shards = words_in(self.folder)
         return pl.concat([empty(WORDS_SCHEMA), *(read_shard(path, WORDS_SCHEMA) for path in shards)])
 
     @cached_property
@@ -193,10 +193,10 @@ class StoredProbe:
         return shards_in(self.folder)
 
     def facts(self) -> list[ShardFacts]:
-        return [read_facts(path) for path in sorted((self.folder / "words").glob("*.parquet"))]
+        return [read_facts(path) for path in words_in(self.folder)]
 
     def progress(self) -> str:
-        stored = len(list((self.folder / "words").glob("*.parquet")))
+        stored = len(words_in(self.folder))
         return f"words of {stored} of {counted(self.manifest.shards, 'shard')} of texts stored"
 
 
@@ -211,6 +211,7 @@ def text_lines(texts: Iterable[LabelledText]) -> bytes:
 def begin(folder: Path, manifest: ProbeManifest, texts: bytes) -> None:
     """Start the folder, or make sure that what it holds is the beginning of this very run. `texts`: texts.jsonl."""
     run.begin(folder, manifest, content={TEXTS: texts})
+    make_folder(folder / "words")
 
 
 def has_words(folder: Path, index: int) -> bool:
@@ -236,12 +237,17 @@ def finish(
     write_table(folder / CHOSEN, _table(chosen, CHOSEN_SCHEMA), none)
     write_table(folder / "scores" / "000000.parquet", _table(questions, QUESTIONS_SCHEMA), none)
     write_table(folder / VERDICTS, verdicts.to_arrow().cast(VERDICTS_SCHEMA), none)
-    words = [f"words/{shard.name}" for shard in sorted((folder / "words").glob("*.parquet"))]
+    words = [f"words/{shard.name}" for shard in words_in(folder)]
     scores = [f"scores/{shard.name}" for shard in shards_in(folder)]
     content = pretty(summary)
     seal = write_seal(folder, ["manifest.json", TEXTS, *words, CHOSEN, *scores, VERDICTS], {"summary.json": content})
     write_whole(path, content)
     return seal
+
+
+def as_frame(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pl.DataFrame:
+    """Rows as they will be read again."""
+    return pl.DataFrame(pl.from_arrow(_table(list(rows), schema)))
 
 
 def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -16,7 +16,7 @@ from rote.store.files import declared, digest, make_folder, pretty, read_declare
 from rote.store.manifest import Manifest, NearSearch, ScannedWindows, refuse_if_different
 from rote.store.outputs import Outputs
 from rote.store.probe import TextsManifest
-from rote.store.seal import ASIDE, SEAL, Seal, check_seal, reopen, shards_in, stages_in, write_seal
+from rote.store.seal import ASIDE, SEAL, Seal, check_seal, reopen, shards_in, stages_in, words_in, write_seal
 from rote.store.stages import WINDOWS, Stage, read_places, read_stage, stage_path
 from rote.store.summary import Coverage, LookedAt, SchemeNumbers, Summary
 from rote.store.table import EMPTY, NearColumns, Row, ShardFacts, read_facts, read_shard, write_shard
@@ -341,9 +341,18 @@ def begin(folder: Path, manifest: Manifest | TextsManifest, *, content: Mapping[
 
 def _refuse_foreign(folder: Path, content: Mapping[str, bytes]) -> None:
     """A folder without a manifest may hold a run's very beginning, but nothing that the run would take over."""
-    names = ("summary.json", "report.html", "variants.json", "outputs.json", SEAL, ASIDE)
+    names = (
+        "summary.json",
+        "report.html",
+        "variants.json",
+        "outputs.json",
+        "chosen.parquet",
+        "verdicts.parquet",
+        SEAL,
+        ASIDE,
+    )
     taken_over = [folder / name for name in (*names, "index.json", "tokenized.0", "bench.json")]
-    taken_over += [*shards_in(folder), *stages_in(folder)]
+    taken_over += [*shards_in(folder), *words_in(folder), *stages_in(folder)]
     foreign = [path for path in taken_over if path.exists()]
     for name, data in content.items():
         path = folder / name

@@ -22,7 +22,7 @@ BEGUN_WITH = ("manifest.json", "seed.json")
 READ = (
     *BEGUN_WITH, "text.txt", "examples.jsonl", "texts.jsonl", "windows.parquet", "variants.json", "outputs.json",
     "chunks.jsonl", "summary.json", "sweep.json", "comparison.json", "score.json", "rounds.jsonl", "guesses.jsonl",
-    "guesses.csv", "calibration.json",
+    "guesses.csv", "calibration.json", "chosen.parquet", "verdicts.parquet",
 )  # fmt: skip
 """What is read of a folder where it is there, beside shards."""
 
@@ -143,16 +143,22 @@ def shards_in(folder: Path) -> list[Path]:
     return sorted((folder / "scores").glob("[0-9]*.parquet"))
 
 
+def words_in(folder: Path) -> list[Path]:
+    return sorted((folder / "words").glob("[0-9]*.parquet"))
+
+
 def stages_in(folder: Path) -> list[Path]:
     return sorted((folder / "stages").glob("[0-9]*.json"))
 
 
 def _refuse_added(folder: Path, seal: Seal) -> None:
     """Whatever is read, and was not sealed."""
-    numbered = [f"{path.parent.name}/{path.name}" for path in (*shards_in(folder), *stages_in(folder))]
+    numbered = [
+        f"{path.parent.name}/{path.name}" for path in (*shards_in(folder), *words_in(folder), *stages_in(folder))
+    ]
     if seal.unfinished:  # what comes after the last that was sealed belongs to the stages that are to come
         last = {kind: max(name for name in seal.files if name.startswith(kind)) for kind in ("scores/", "stages/")}
-        numbered = [name for name in numbered if name <= last[name[:7]]]
+        numbered = [name for name in numbered if name <= last.get(name[:7], name)]
     present = {*numbered, *(name for name in READ if (folder / name).is_file())}
     if added := sorted(present - seal.files.keys()):
         raise RunError(

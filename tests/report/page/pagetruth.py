@@ -13,11 +13,13 @@ from typing import Any
 from rote.report.figures.comparison import comparison_figures
 from rote.report.figures.figure import Figure
 from rote.report.figures.member import member_figures
+from rote.report.figures.probe import probe_figures
 from rote.report.figures.reconstruction import reconstruction_figures
 from rote.report.figures.submissions import score_figures
 from rote.report.figures.sweep import sweep_figures
 from rote.store.comparison import StoredComparison
 from rote.store.membership import StoredMembership
+from rote.store.probing import StoredProbe
 from rote.store.reconstruction import StoredReconstruction
 from rote.store.submissions import StoredScore
 from rote.store.sweep import StoredSweep
@@ -189,6 +191,85 @@ class MemberTruth(PageTruth):
         assert what == "scores"
         others = ("combined", "blind", "random", "majority")
         return sum(row["name"] not in others for row in self.files["summary"]["evaluation"]["rows"])
+
+
+class ProbeTruth(PageTruth):
+    """`questions`, `chosen` and `verdicts`: their rows, in order; `texts` too."""
+
+    prose: tuple[str, ...] = (
+        r"Min-K%(\+\+)? \d+",
+        r"with probability 1/2",
+        r"^95% interval$",
+        r"with 95% intervals",
+        r"[Aa]n interval that holds 0\b",
+    )
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "manifest", "summary", "seal")
+        self.stored = StoredProbe(folder)
+        self.texts = list(self.stored.texts.values())
+        self.tables = {name: getattr(self.stored, name).to_dicts() for name in ("questions", "chosen", "verdicts")}
+
+    def _made(self) -> list[Figure]:
+        return probe_figures(self.stored.view)
+
+    def _texts(self, rest: str) -> Any:
+        if rest in ("count", "listed"):
+            return len(self.texts) if rest == "count" else 300
+        place, _, field = rest.partition("/")
+        text = self.texts[int(place)]
+        found = len(text.text) if field == "characters" else getattr(text, field)
+        return visible(found) if isinstance(found, str) else found
+
+    def _shown(self, what: str) -> int:
+        assert what == "count"
+        return min(60, len(self.texts))
+
+    def _limits(self, what: str) -> int:
+        return {"text": 4000}[what]
+
+    def _targets(self, what: str) -> int:
+        assert what == "more"
+        return len(self.files["manifest"]["targets"]) - 4
+
+    def _questions(self, rest: str) -> Any:
+        place, _, column = rest.partition("/")
+        row = self.tables["questions"][int(place)]
+        return len(row["answer"]) if column == "length" else row[column]
+
+    def _chosen(self, rest: str) -> Any:
+        place, _, column = rest.partition("/")
+        return self.tables["chosen"][int(place)][column]
+
+    def _verdicts(self, rest: str) -> Any:
+        place, _, column = rest.partition("/")
+        return self.tables["verdicts"][int(place)][column]
+
+    def _base(self, rest: str) -> int:
+        """Passages that were not seen, among those that the first method of a target was judged on."""
+        target, what = rest.split("/")
+        assert what == "unseen"
+        return int(self._evaluation(target)["non_members"])
+
+    def _evaluations(self, rest: str) -> int:
+        target, what = rest.split("/")
+        own = self._evaluation(target)
+        if what == "texts":
+            return int(own["members"] + own["non_members"])
+        assert what == "methods"
+        return len({row["name"] for row in self.tables["verdicts"] if row["target"] == int(target)})
+
+    def _evaluation(self, target: str) -> dict[str, Any]:
+        (own,) = [one for one in self.files["summary"]["evaluations"] if one["target"] == int(target)]
+        return own  # type: ignore[no-any-return]
+
+    def _spent(self, rest: str) -> float:
+        summary = self.files["summary"]
+        if rest.endswith("/expected"):
+            own = summary["spent"][int(rest.split("/")[0])]
+            pairs = [one for one in summary["estimates"] if (one["role"], one["model"]) == (own["role"], own["model"])]
+            return float(sum(one["cost"] for one in pairs if one["cost"] is not None))
+        return float(sum(one[rest] or 0 for one in summary["spent"]))
 
 
 class ReconstructionTruth(PageTruth):

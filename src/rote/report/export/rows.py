@@ -10,8 +10,10 @@ from typing import Any, Literal
 
 import polars as pl
 
+from rote.models.base import ChatIdentity
 from rote.store.manifest import Manifest
 from rote.store.membership import MemberView
+from rote.store.probing import ProbeView
 from rote.store.run import Passages
 from rote.store.submissions import ScoreResult
 from rote.store.summary import RateName
@@ -192,6 +194,28 @@ def text_rows(run: MemberView) -> pl.DataFrame:
         *(name for name in others if run.rows[name].count() > 0),
         "text",
         *by_token,
+    )
+
+
+def question_rows(run: ProbeView) -> pl.DataFrame:
+    """Questions and answers: a row for each, with the model's name and what is known of the text."""
+    manifest, texts = run.manifest, run.texts
+    models: dict[str, Sequence[ChatIdentity | None]] = {
+        "target": manifest.targets,
+        "filter": manifest.filters,
+        "paraphrase": [manifest.paraphraser],
+        "slot": [manifest.picker],
+    }
+    pairs = run.questions.select("role", "model").rows()
+    names = [None if (own := models[role][place]) is None else whole(own.name) for role, place in pairs]
+    own = [texts[text] for text in run.questions["text"]]
+    return run.questions.select(
+        "role",
+        pl.Series("name", names, pl.String),
+        pl.exclude("role"),
+        pl.Series("label", [text.label for text in own], pl.Boolean),
+        pl.Series("group", [text.group for text in own], pl.String),
+        pl.Series("repetitions", [text.repetitions for text in own], pl.Int64),
     )
 
 

@@ -23,7 +23,7 @@ SCRIPTS = (
     "odds", "numbers", "elements", "data", "rows", "download",
     "svg", "axis", "ticks", "area", "layers", "legend", "targets", "tip", "pointer", "prompts", "slider", "plot",
     "figures",
-    "strip", "cursor", "text", "shading", "tokens", "variants", "passage", "reader", "table", "start",
+    "strip", "cursor", "text", "shading", "tokens", "variants", "passage", "reader", "table", "probe", "start",
 )  # fmt: skip
 """The parts of the page's script, in order: each is a file of plain functions that all parts see, and of constants that
 the ones after it see."""

@@ -75,8 +75,8 @@ def render_member(view: MemberView) -> str:
         provenance=facts(manifest, summary, keyed(view.seal, "seal/id")),
         evaluated=None if evaluation is None else _evaluated(evaluation),
         test=None if test is None else _tested(test, summary, sides(manifest, summary)),
-        spreads=_laid_out(spread_table(summary, whole=True)),
-        meanings=_laid_out(meanings(manifest)),
+        spreads=laid_out(spread_table(summary, whole=True)),
+        meanings=laid_out(meanings(manifest)),
         texts=_texts(view, order, by, set(shaded)),
         shaded=[_shaded(view.rows, row, by) for row in shaded],
         shaded_caption=_shaded_caption(view.rows, order, shaded, by),
@@ -86,8 +86,8 @@ def render_member(view: MemberView) -> str:
 
 def _evaluated(evaluation: Evaluation) -> dict[str, Any]:
     return {
-        "areas": _laid_out(areas(evaluation)),
-        "thresholds": _laid_out(thresholds(evaluation, intervals=True)),
+        "areas": laid_out(areas(evaluation)),
+        "thresholds": laid_out(thresholds(evaluation, intervals=True)),
         "blind": blind_words(evaluation),
     }
 
@@ -95,11 +95,11 @@ def _evaluated(evaluation: Evaluation) -> dict[str, Any]:
 def _tested(test: DatasetTest, summary: MemberSummary, sides: str) -> dict[str, Any]:
     return {
         "words": [verdict(test, summary), f"{sides} {difference(test)}", check(test), blind_check(test)],
-        "weights": _laid_out(weights(test)),
+        "weights": laid_out(weights(test)),
     }
 
 
-def _laid_out(table: MemberTable) -> dict[str, Any]:
+def laid_out(table: MemberTable) -> dict[str, Any]:
     """For the page: titles and columns begin with a capital letter."""
 
     def begun(text: str) -> str:

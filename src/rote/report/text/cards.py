@@ -20,6 +20,10 @@ from rote.report.text.member import headline as member_headline
 from rote.report.text.member import lede as member_lede
 from rote.report.text.membertables import areas, thresholds
 from rote.report.text.passage import Line, ShownPassage, passage_lines
+from rote.report.text.probe import headline as probe_headline
+from rote.report.text.probe import lede as probe_lede
+from rote.report.text.probe import rule as probe_rule
+from rote.report.text.probetables import confusion, judged, outcomes, probed
 from rote.report.text.reconstruction import headline as reconstruction_headline
 from rote.report.text.reconstruction import rows as reconstruction_rows
 from rote.report.text.spots import Spots, excerpt
@@ -37,6 +41,7 @@ from rote.report.text.words import headline, lede, near_sentence
 from rote.store.comparison import ComparisonResult
 from rote.store.manifest import ReconstructionManifest
 from rote.store.member import MemberSummary
+from rote.store.probe import ProbeManifest, ProbeSummary
 from rote.store.reconstruction import ReconstructionSummary
 from rote.store.run import RunView
 from rote.store.submissions import ScoreResult
@@ -142,6 +147,18 @@ def member_card(summary: MemberSummary) -> str:
     shown = [] if evaluation is None else [areas(evaluation), thresholds(evaluation, intervals=True)]
     tables = [part for each in shown for part in (sentence(each.title), table(each.columns, each.rows))]
     return card(member_headline(summary), *map(sentence, member_lede(summary)), *tables)
+
+
+def probe_card(manifest: ProbeManifest, summary: ProbeSummary) -> str:
+    against = [
+        each
+        for one in summary.evaluations
+        for each in (judged(one, manifest, intervals=True), confusion(one, manifest))
+    ]
+    shown = [*against, probed(manifest, summary), outcomes(manifest, summary)]
+    tables = [part for each in shown for part in (sentence(each.title), table(each.columns, each.rows))]
+    said = [*probe_lede(manifest, summary), f"How answers were judged: {probe_rule(manifest)}"]
+    return card(probe_headline(manifest, summary), *map(sentence, said), *tables)
 
 
 def comparison_card(result: ComparisonResult) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
-from rote.models.base import ModelIdentity
+from rote.models.base import ChatIdentity, ModelIdentity, ReferenceIdentity
 from rote.odds import queries_needed
 from rote.report.keys import MARKS, element_of_marks, mark
 from rote.store.comparison import ComparedModel
@@ -71,7 +71,7 @@ def name(text: str) -> str:
     return mark(text, literal(text), "text")
 
 
-def title(model: ModelIdentity | ComparedModel) -> str:
+def title(model: ModelIdentity | ComparedModel | ChatIdentity | ReferenceIdentity) -> str:
     """What a model is called in titles and tables: its label, or the end of its name, which has the name's key."""
     return name(model.label) if model.label else mark(model.name, literal(model.title), "title")
 
@@ -249,6 +249,14 @@ def scientific(log_value: float) -> str:
     if mantissa >= 9.95:
         exponent, mantissa = exponent + 1, mantissa / 10
     return f"{mantissa:.1f}e{exponent:+03d}"
+
+
+def dollars(cost: float | None) -> str:
+    """An amount of US dollars in three digits or more: `$0.0123`, `$4.20`."""
+    if cost is None:
+        return MISSING
+    shown = f"{cost:,.2f}" if cost >= 1 else f"{cost:#.3g}" if cost else "0"
+    return f"${mark(cost, shown, 'number')}"
 
 
 def duration(seconds: float | None) -> str:

@@ -12,6 +12,7 @@ async function startPage() {
   }
   drawFigures(JSON.parse(document.getElementById("rote-figures").textContent), runs);
   enhanceTables();
+  startProbe();
   for (const element of document.querySelectorAll(".scroll, .passage-panel")) overflowing.observe(element);
   for (const button of document.querySelectorAll("[data-download]")) {
     if (button.dataset.download === "parquet" && page.table.blob === null) button.disabled = true;
