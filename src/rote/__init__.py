@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rote.jobs.longer import longer
     from rote.jobs.member import member
     from rote.jobs.open import BenchScore, Membership, Probe, Reconstruction, Run, SavedComparison, Sweep, open
+    from rote.jobs.probe import DryRun, probe
     from rote.jobs.rate import rate
     from rote.jobs.reconstruct import reconstruct
     from rote.jobs.scan import scan
@@ -38,15 +39,20 @@ if TYPE_CHECKING:
     from rote.jobs.verify import verify
     from rote.membership.options import Reading
     from rote.models.base import (
+        ChatModel,
         GeneratingModel,
         LogitModel,
         ModelIdentity,
         ModelOptions,
+        Price,
         SuffixScorer,
         TokenModel,
         load,
     )
+    from rote.models.chat import Endpoint, load_chat
+    from rote.models.masked import load_reference
     from rote.odds import at_least_once, expected_queries, queries_needed
+    from rote.probes.options import Words
     from rote.progress import Progress
     from rote.report.text.passage import ShownPassage
     from rote.report.text.spots import Spots
@@ -58,11 +64,14 @@ if TYPE_CHECKING:
 _HOME = {
     "BenchScore": "rote.jobs.open",
     "GREEDY": "rote.scheme",
+    "ChatModel": "rote.models.base",
     "Checked": "rote.jobs.check",
     "Comparison": "rote.jobs.compare",
     "Doctor": "rote.jobs.doctor",
     "Draw": "rote.corpus.sampling",
     "DrawnFigures": "rote.jobs.figures",
+    "DryRun": "rote.jobs.probe",
+    "Endpoint": "rote.models.chat",
     "Example": "rote.tokens",
     "Exported": "rote.jobs.export",
     "GeneratingModel": "rote.models.base",
@@ -74,6 +83,7 @@ _HOME = {
     "ModelOptions": "rote.models.base",
     "Near": "rote.extraction.near.options",
     "NearVerbatim": "rote.extraction.near.results",
+    "Price": "rote.models.base",
     "Probe": "rote.jobs.open",
     "Progress": "rote.progress",
     "Reading": "rote.membership.options",
@@ -93,6 +103,7 @@ _HOME = {
     "Verbatim": "rote.extraction.verbatim",
     "Verification": "rote.store.verification",
     "Windows": "rote.corpus.windows",
+    "Words": "rote.probes.options",
     "Writing": "rote.extraction.text.writing",
     "at_least_once": "rote.odds",
     "bench": "rote.jobs",
@@ -104,10 +115,13 @@ _HOME = {
     "figures": "rote.jobs.figures",
     "index": "rote.jobs",
     "load": "rote.models.base",
+    "load_chat": "rote.models.chat",
+    "load_reference": "rote.models.masked",
     "longer": "rote.jobs.longer",
     "member": "rote.jobs.member",
     "near_verbatim": "rote.extraction.near.search",
     "open": "rote.jobs.open",
+    "probe": "rote.jobs.probe",
     "queries_needed": "rote.odds",
     "rate": "rote.jobs.rate",
     "reconstruct": "rote.jobs.reconstruct",
@@ -124,11 +138,14 @@ _HOME = {
 __all__ = [
     "GREEDY",
     "BenchScore",
+    "ChatModel",
     "Checked",
     "Comparison",
     "Doctor",
     "Draw",
     "DrawnFigures",
+    "DryRun",
+    "Endpoint",
     "Example",
     "Exported",
     "GeneratingModel",
@@ -140,6 +157,7 @@ __all__ = [
     "ModelOptions",
     "Near",
     "NearVerbatim",
+    "Price",
     "Probe",
     "Progress",
     "Reading",
@@ -159,6 +177,7 @@ __all__ = [
     "Verbatim",
     "Verification",
     "Windows",
+    "Words",
     "Writing",
     "at_least_once",
     "bench",
@@ -170,10 +189,13 @@ __all__ = [
     "figures",
     "index",
     "load",
+    "load_chat",
+    "load_reference",
     "longer",
     "member",
     "near_verbatim",
     "open",
+    "probe",
     "queries_needed",
     "rate",
     "reconstruct",

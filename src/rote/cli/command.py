@@ -25,7 +25,10 @@ from rote.errors import InputError, RoteError, argument
 Asked = Mapping[str, Any]
 """What the library's function was called with."""
 
-PANELS = {"near": "Near-verbatim extraction", "refine": "Scans in stages", "model": "Model", "schemes": "Decoding"}
+PANELS = {
+    "near": "Near-verbatim extraction", "refine": "Scans in stages", "model": "Model", "schemes": "Decoding",
+    "words": "Words", "endpoint": "Served models",
+}  # fmt: skip
 """Where the help puts the options of a group, by the name of the function's argument."""
 
 

@@ -124,7 +124,10 @@ def _members(hint: Any) -> list[Any]:
 
 def _group(hint: Any, default: Any) -> Any:
     """The options that an argument stands for, as they are by default; None: it is no group of them."""
-    kinds = (rote.Scheme, rote.Windows, rote.Near, rote.Refine, rote.Draw, rote.Writing, rote.Reading)
+    kinds = (
+        rote.Scheme, rote.Windows, rote.Near, rote.Refine, rote.Draw, rote.Writing, rote.Reading, rote.Words,
+        rote.Endpoint,
+    )  # fmt: skip
     kind = next((member for member in _members(hint) if member in kinds), None)
     return None if kind is None else default if isinstance(default, kind) else kind()
 

@@ -82,6 +82,7 @@ def progress() -> Iterator[Shown]:
             "examples": "finding examples",
         }
         names |= {"page": "writing the page", "loaded": "loading the model"}
+        names |= {"words": "choosing words", "asked": "asking"}
         names |= {"read": "reading", "folds": "evaluating", "splits": "testing", "trials": "testing on held-out texts"}
         names |= {"learning": "attacking examples with answers", "attacking": "attacking"}
 

@@ -11,11 +11,12 @@ from importlib.metadata import PackageNotFoundError, version
 import rote
 from rote.report.text.cards import facts_card
 
-NEEDED = ("torch", "transformers", "pyarrow", "polars", "rapidfuzz")
+NEEDED = ("torch", "transformers", "pyarrow", "polars", "rapidfuzz", "httpx2")
 EXTRAS = {
     "report": ("matplotlib",),
     "bleu": ("sacrebleu",),
     "pandas": ("pandas",),
+    "spacy": ("spacy",),
     "index": ("infini-gram",),
     "dev": ("pytest", "hypothesis", "ruff", "mypy", "sacrebleu", "nbclient"),
 }

@@ -56,9 +56,14 @@ class Job:
 def run_folder(out: str | Path | None, name: str, model: ScoringModel) -> Path:
     """Where a run goes: `out`, or runs/NAME-MODEL."""
     require_kind("model", model, TokenModel, "a model that rote.load gives")
+    return named_folder(out, name, model.identity().title)
+
+
+def named_folder(out: str | Path | None, name: str, title: str) -> Path:
+    """The same, of a model that is called `title`."""
     if out is not None:
         return folder_of(out)
-    called = re.sub(r"[/:\\]+", "-", model.identity().title)
+    called = re.sub(r"[/:\\]+", "-", title)
     return Path("runs") / f"{Path(name).stem}-{called}"
 
 

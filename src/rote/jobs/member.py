@@ -25,10 +25,10 @@ from rote.membership.scores import named
 from rote.models.base import BUNDLED, BUNDLED_MEMBERS, LogitModel, ModelOptions, TokenModel, load, with_logits
 from rote.options import Batch, Option, Out, Seed, require_flag, require_kind, require_whole, typed_path
 from rote.progress import Progress, quiet, stopping
-from rote.store.files import FORMAT, digest, line, locked, now
+from rote.store.files import FORMAT, locked, now
 from rote.store.manifest import made_with
 from rote.store.member import Extracted, MemberManifest, MemberSummary, Part, TextsSource
-from rote.store.membership import StoredText, add_shard, begin, finish, has_shard, text_lines
+from rote.store.membership import StoredText, add_shard, begin, finish, has_shard, text_lines, texts_source
 
 if TYPE_CHECKING:  # torch is imported when it is needed: a command's options are read off its job without it
     from rote.membership.texts import Plan
@@ -126,7 +126,7 @@ def member(
             before=[text.text for text in before], lowercase=not quick, extract=extract, reading=reading,
             batch_size=batch_size,
         )  # fmt: skip
-        sources = _source(name, own), _source(held_name, held) if held else None
+        sources = texts_source(name, own), texts_source(held_name, held) if held else None
         manifest = _manifest(plan, sources, [text.id for text in before], match, seed)
         with locked(folder):
             begin(folder, manifest, text_lines(every))
@@ -230,11 +230,6 @@ def _drawn(every: Sequence[StoredText], shots: int, seed: int) -> list[StoredTex
             "another group, must be left to compare with. Give fewer shots, or more of them."
         )
     return []
-
-
-def _source(name: str, texts: Sequence[LabelledText]) -> TextsSource:
-    known = b"".join(map(line, texts)).decode("utf-8", "surrogatepass")
-    return TextsSource(name=name, sha256=digest(known), texts=len(texts))
 
 
 def _stored(part: Part, text: LabelledText) -> StoredText:

@@ -191,11 +191,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came back. `error`: why there is none, where it was refused for good; `text` is empty then.
+    """What came back. `error`: why there is none; `text` is empty then. `again`: another time there may be one, so that
+    this one is not kept; otherwise it was refused for good.
 
     `ended`: why the answer ends, as the server says: stop, length, content_filter. `refusal`: what a server says apart
     from the answer where the model refuses. `model`: what the server says it is. Tokens: None where it does not count
-    them. `attempts`: how often it was asked until this came back.
+    them. `attempts`: how often it was asked until this came back; `lost`: how many of these brought nothing, but may
+    have been charged for.
     """
 
     text: str
@@ -205,7 +207,9 @@ class Answer:
     answer_tokens: int | None = None
     model: str | None = None
     attempts: int = 1
+    lost: int = 0
     error: str | None = None
+    again: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,9 +263,10 @@ class ChatModel(Protocol):
     ) -> Iterator[tuple[int, Answer]]:
         """Each question's place and its answer, as answers come in, in any order.
 
-        `admit` is called with a question's place right before it is sent; once it says False, no more are sent, what
-        is on its way is waited for, and the iterator ends without an answer to the others. A failure that says nothing
-        about one question (no server, a wrong key, no money left) is a ModelError, after all that was on its way.
+        `admit` is called with a question's place right before it is sent, and again before it is sent anew where it was
+        lost; once it says False, no more are sent, what is on its way is waited for, and the iterator ends without an
+        answer to the others. A failure that says nothing about one question (no server, a wrong key, no money left) is
+        a ModelError, after all that was on its way. All that was sent has an answer, if only that there is none.
         """
 
 
@@ -280,7 +285,7 @@ class WordScore:
 class ReferenceIdentity:
     """`kind`: a masked model, or a causal one that stands in for it and compares each word with `substitutes` others.
 
-    `window`: the most tokens that are read at once.
+    `window`: the most tokens that are read at once. `trust_remote_code`: code that came with it was let run.
     """
 
     kind: Literal["masked", "causal"]
@@ -295,6 +300,7 @@ class ReferenceIdentity:
     device: str
     tokenizer: str | None
     substitutes: int | None = None
+    trust_remote_code: bool | None = None
 
     @property
     def title(self) -> str:
@@ -325,7 +331,10 @@ def with_logits(model: TokenModel, what: str) -> LogitModel:
 
 
 BUNDLED = Path(__file__).parent.parent / "data" / "model"
+BUNDLED_MASKED = Path(__file__).parent.parent / "data" / "masked"
 BUNDLED_TEXT = Path(__file__).parent.parent / "data" / "alice.txt"
+BUNDLED_CHAT = Path(__file__).parent.parent / "data" / "chat"
+BUNDLED_PASSAGES = Path(__file__).parent.parent / "data" / "passages.jsonl"
 BUNDLED_MEMBERS = Path(__file__).parent.parent / "data" / "members.jsonl"
 
 SOURCES = {"hf": "rote.models.sources:load_found"}

@@ -72,7 +72,7 @@ class HuggingFaceModel:
         self._split = self._can_split()
         self._keeps_keys: bool | None = None
         self.vocabulary = int(self._output.weight.shape[0]) if self._split else int(self._config.vocab_size)
-        _check_tokenizer(tokenizer, self.bos_id, self.vocabulary, name)
+        check_tokenizer(tokenizer, self.bos_id, self.vocabulary, name)
         if compile:
             for layer in _layers(self._base):
                 layer.compile()  # one graph serves every layer: compiling takes seconds, not a minute
@@ -253,13 +253,13 @@ def load_huggingface(found: Found, options: ModelOptions) -> HuggingFaceModel:
     transformers.utils.logging.disable_progress_bar()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    chosen = torch.device(_pick_device(options.device))
+    chosen = torch.device(pick_device(options.device))
     name, source, trust = found.name, found.source, options.trust_remote_code
     given = {**found.given, "trust_remote_code": trust}  # left out, transformers would ask on the terminal
     safetensors = None if "gguf_file" in given else True
     try:
         config = AutoConfig.from_pretrained(source, **given)
-        kind = _pick_dtype(options.dtype, chosen, config)
+        kind = pick_dtype(options.dtype, chosen, config)
         tokenizer = AutoTokenizer.from_pretrained(source, **given)
         model, loading = AutoModelForCausalLM.from_pretrained(  # given its config, it need not parse a GGUF file for it
             source,
@@ -274,7 +274,7 @@ def load_huggingface(found: Found, options: ModelOptions) -> HuggingFaceModel:
         raise
     except Exception as error:  # whatever a damaged file makes transformers, safetensors or tokenizers raise
         raise ModelError(why_not_loaded(name, error)) from error
-    _refuse_missing(loading["missing_keys"], name)
+    refuse_missing(loading["missing_keys"], name)
     vars(model).pop("generate", None)  # of a custom_generate folder: the check is of transformers' own sampler
     if "gguf_file" in given:
         model.hf_quantizer = None
@@ -295,7 +295,7 @@ def load_huggingface(found: Found, options: ModelOptions) -> HuggingFaceModel:
     )
 
 
-def _refuse_missing(tensors: Iterable[str], name: str | Path) -> None:
+def refuse_missing(tensors: Iterable[str], name: str | Path) -> None:
     """transformers fills in random numbers for tensors that the weight files lack; nothing could be said of those."""
     if missing := sorted(tensors):
         raise ModelError(
@@ -304,7 +304,7 @@ def _refuse_missing(tensors: Iterable[str], name: str | Path) -> None:
         )
 
 
-def _pick_device(device: str) -> str:
+def pick_device(device: str) -> str:
     if device == "auto":
         if torch.cuda.is_available():
             return "cuda"
@@ -330,7 +330,7 @@ def _pick_device(device: str) -> str:
     return device
 
 
-def _pick_dtype(dtype: Dtype, device: torch.device, config: Any) -> torch.dtype:
+def pick_dtype(dtype: Dtype, device: torch.device, config: Any) -> torch.dtype:
     if dtype != "auto":
         return getattr(torch, dtype)  # type: ignore[no-any-return]
     if device.type == "cpu":
@@ -379,7 +379,7 @@ def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     return frozenset([own] if isinstance(own, int) else own)
 
 
-def _check_tokenizer(tokenizer: Any, bos_id: int | None, vocabulary: int, name: str) -> None:
+def check_tokenizer(tokenizer: Any, bos_id: int | None, vocabulary: int, name: str) -> None:
     """Refuse a tokenizer that could give ids the model does not have.
 
     Special tokens do not count, but for BOS: no text becomes one, and loaders (of GGUF files) add some of their own.

@@ -18,21 +18,22 @@ PICKLED_VOCABULARIES = {"vocab.pkl", "vocab.bin"}
 DISTRIBUTED = re.compile(r"\.metadata|.*\.distcp|shard-\d+-model-.*")
 
 
-def refuse_unsafe(found: Found, *, trust: bool) -> None:
+def refuse_unsafe(found: Found, *, trust: bool, masked: bool = False) -> None:
     """Raise a ModelError where transformers would run code that came with the model, or open a pickle of it.
 
-    `trust` lets Python files run, as their reader has decided. It opens no pickles: those can be converted, not read.
+    `masked`: it is to be loaded as a masked model, not as a causal one. `trust` lets Python files run, as their reader
+    has decided. It opens no pickles: those can be converted, not read.
     """
     _never_ask()
     gguf = "gguf_file" in found.given
     try:
-        config = {} if gguf else _config(found)
+        config = {} if gguf else config_of(found)
         tokenizer = _tokenizer_config(found)
     except Exception as error:  # whatever a missing or damaged file makes transformers raise
         raise ModelError(why_not_loaded(found.name, error)) from error
     _refuse_adapter(found)
     if not trust:
-        refuse_code(found, config, tokenizer)
+        refuse_code(found, config, tokenizer, masked=masked)
     if not gguf:
         _refuse_pickled_weights(found, config)
     refuse_pickled_tokenizer(found)
@@ -41,7 +42,7 @@ def refuse_unsafe(found: Found, *, trust: bool) -> None:
 def refuse_unsafe_tokenizer(found: Found) -> None:
     """The same of the tokenizer alone; nobody is asked to trust anything for it."""
     _never_ask()
-    config = {} if "gguf_file" in found.given else _config(found)
+    config = {} if "gguf_file" in found.given else config_of(found)
     refuse_code(found, {"model_type": config.get("model_type")}, _tokenizer_config(found))
     refuse_pickled_tokenizer(found)
 
@@ -59,7 +60,7 @@ def _never_ask() -> None:
     dynamic_module_utils.TIME_OUT_REMOTE_CODE = 0
 
 
-def _config(found: Found) -> dict[str, Any]:
+def config_of(found: Found) -> dict[str, Any]:
     """config.json as transformers reads it: it may name another file that holds the real one."""
     from transformers import PreTrainedConfig
 
@@ -75,12 +76,12 @@ def _tokenizer_config(found: Found) -> dict[str, Any]:
 # --- code
 
 
-def refuse_code(found: Found, config: Mapping[str, Any], tokenizer: Mapping[str, Any]) -> None:
+def refuse_code(found: Found, config: Mapping[str, Any], tokenizer: Mapping[str, Any], *, masked: bool = False) -> None:
     """Refuse a model that cannot be loaded without Python files of its own.
 
     One that transformers knows by itself is loaded by transformers' own code, whatever else its folder offers.
     """
-    wanted = [*_model_classes(config), *_tokenizer_classes(config, tokenizer)]
+    wanted = [*_model_classes(config, masked), *_tokenizer_classes(config, tokenizer)]
     if wanted:
         upstream = sorted({ref.partition("--")[0] for _, ref in wanted if "--" in ref})
         where = f"Python files of {' and '.join(upstream)}" if upstream else "Python files that come with it"
@@ -101,16 +102,18 @@ def _refuse_running(found: Found, what: str) -> None:
     )
 
 
-def _model_classes(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
+def _model_classes(config: Mapping[str, Any], masked: bool) -> Iterator[tuple[str, str]]:
+    from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
 
+    kinds = MODEL_FOR_MASKED_LM_MAPPING if masked else MODEL_FOR_CAUSAL_LM_MAPPING
+    wanted = "AutoModelForMaskedLM" if masked else "AutoModelForCausalLM"
     own, kind = config.get("auto_map"), config.get("model_type")
     own = own if isinstance(own, Mapping) else {}
     native = kind in CONFIG_MAPPING
     if not native and "AutoConfig" in own:
         yield "config.json", str(own["AutoConfig"])
-    if "AutoModelForCausalLM" in own and not (native and CONFIG_MAPPING[kind] in MODEL_FOR_CAUSAL_LM_MAPPING):
-        yield "config.json", str(own["AutoModelForCausalLM"])
+    if wanted in own and not (native and CONFIG_MAPPING[kind] in kinds):
+        yield "config.json", str(own[wanted])
 
 
 def _tokenizer_classes(config: Mapping[str, Any], tokenizer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

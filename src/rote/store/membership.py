@@ -12,11 +12,12 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from rote.corpus.texts import LabelledText
 from rote.errors import RunError, counted
 from rote.membership.scores import SCORES
 from rote.store import run
-from rote.store.files import declared, line, pretty, read_declared, write_whole
-from rote.store.member import MemberManifest, MemberSummary, Part
+from rote.store.files import declared, digest, line, pretty, read_declared, write_whole
+from rote.store.member import MemberManifest, MemberSummary, Part, TextsSource
 from rote.store.seal import SEAL, Seal, check_seal, shards_in, write_seal
 from rote.store.table import ShardFacts, read_facts, read_shard, write_table
 
@@ -155,6 +156,12 @@ class StoredMembership:
 
 
 # --- writing
+
+
+def texts_source(name: str, texts: Sequence[LabelledText]) -> TextsSource:
+    """What a manifest says of texts."""
+    known = b"".join(map(line, texts)).decode("utf-8", "surrogatepass")
+    return TextsSource(name=name, sha256=digest(known), texts=len(texts))
 
 
 def text_lines(texts: Iterable[StoredText]) -> bytes:

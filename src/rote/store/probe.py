@@ -248,7 +248,7 @@ class Estimate:
     role: Role
     model: int
     name: str
-    method: Method | None
+    method: str
     questions: int
     known: int
     prompt_characters: int

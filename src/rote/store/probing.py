@@ -245,6 +245,11 @@ def finish(
     return seal
 
 
+def as_frame(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pl.DataFrame:
+    """Rows as they will be read again."""
+    return pl.DataFrame(pl.from_arrow(_table(list(rows), schema)))
+
+
 def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     if unknown := {name for row in rows for name in row} - set(schema.names):
         raise ValueError(f"{sorted(unknown)} are no columns of this table")

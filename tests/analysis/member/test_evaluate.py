@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rote.analysis.member.evaluate import _majority, _random, evaluate, explained, spreads
+from rote.analysis.member.chance import by_chance, by_majority
+from rote.analysis.member.evaluate import evaluate, explained, spreads
 from rote.store.files import plain
 from rote.store.member import Evaluation
 from tests.analysis.member.tables import NAMES, passages, quiet, table
@@ -227,7 +228,7 @@ def test_no_complete_score_is_a_sentence() -> None:
 
 @pytest.mark.parametrize(("members", "others"), [(1, 1), (3, 2), (2, 6)])
 def test_random_calls_are_expected_values(members: int, others: int) -> None:
-    row = _random(np.arange(members + others) < members)
+    row = by_chance(np.arange(members + others) < members)
     assert row.f_beta.value == pytest.approx(float(slow.random_f_beta(members, others)))
     assert row.precision is not None
     assert row.precision.value == members / (members + others)
@@ -237,19 +238,19 @@ def test_random_calls_are_expected_values(members: int, others: int) -> None:
 
 @pytest.mark.parametrize("others", [100, 199, 1000])
 def test_random_order_finds_some_members_at_few_errors(others: int) -> None:
-    row = _random(np.arange(others + 5) < 5)
+    row = by_chance(np.arange(others + 5) < 5)
     assert row.tpr_1 is not None
     assert row.tpr_1.value == float(slow.random_tpr(others, 100))
     assert (row.tpr_01 is None) == (others < 1000)
 
 
 def test_the_majority_is_called() -> None:
-    row = _majority(np.array([True, True, False]))
+    row = by_majority(np.array([True, True, False]))
     assert (row.recall.value, row.precision and row.precision.value) == (1.0, 2 / 3)
     assert row.f_beta.value == pytest.approx(float(slow.f_beta(2, 1, 2)))
-    row = _majority(np.array([True, False, False]))
+    row = by_majority(np.array([True, False, False]))
     assert (row.recall.value, row.precision, row.f_beta.value) == (0.0, None, 0.0)
-    assert _majority(np.array([True, False])).recall.value == 1.0
+    assert by_majority(np.array([True, False])).recall.value == 1.0
 
 
 def test_explained_shares() -> None:

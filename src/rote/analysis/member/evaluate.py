@@ -14,7 +14,8 @@ import polars as pl
 
 from rote.analysis.groups import binned_repetitions
 from rote.analysis.member import blind
-from rote.analysis.member.fitting import EXTRACTED, aligned, deal, oriented, scaled, weigh
+from rote.analysis.member.chance import by_chance, by_majority
+from rote.analysis.member.fitting import EXTRACTED, FEWEST, aligned, deal, oriented, scaled, too_few, weigh
 from rote.analysis.member.matching import matched
 from rote.analysis.member.measures import (
     BETA,
@@ -24,21 +25,19 @@ from rote.analysis.member.measures import (
     Ints,
     Ladder,
     Texts,
+    apart,
     auroc,
+    called_rates,
     codes,
-    f_beta,
     measured,
     roc,
     threshold,
     tpr_at,
 )
-from rote.errors import counted
 from rote.progress import Progress
 from rote.store.member import Blind, ByRepetitions, Evaluated, Evaluation, Measured, Roc, Spread
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-FEWEST = 2
-"""Texts, or groups, of either class."""
 
 
 def evaluate(
@@ -65,7 +64,7 @@ def evaluate(
         return "No score has a value for every text with a label, so none was evaluated."
     part = deal(texts, seed) if texts.fewest >= FEWEST else None
     if part is None:
-        return _too_few(texts, after)
+        return too_few(texts, after)
     scores = dict(zip(names, oriented(kept, names).T, strict=True))
     called = {name: _called(own, member, part) for name, own in scores.items()}
     features = blind.features(kept["text"].to_list(), kept["date"].to_list())
@@ -87,7 +86,7 @@ def evaluate(
     rated = _rated(texts, scores, called, seed)
     best = max(names, key=lambda name: rated[name].auroc.value)
     high, low = blind.named(features, member)
-    chance = [_random(member), _majority(member)]
+    chance = [by_chance(member), by_majority(member)]
     return Evaluation(
         members=int(member.sum()),
         non_members=int((~member).sum()),
@@ -141,18 +140,6 @@ def spreads(rows: pl.DataFrame, names: Sequence[str]) -> list[Spread]:
     return found
 
 
-def _too_few(texts: Texts, after: str) -> str:
-    have = []
-    for own, word in ((texts.member, "member"), (~texts.member, "non-member")):
-        of = f" of {counted(texts.units(own), 'group')}" if texts.grouped else ""
-        have.append(f"{counted(int(own.sum()), word)}{of}")
-    if texts.grouped:
-        needed = f"members of at least {FEWEST} groups and non-members of {FEWEST}, in parts that share no group"
-    else:
-        needed = f"at least {FEWEST} members and {FEWEST} non-members"
-    return f"An evaluation needs {needed}; there are {' and '.join(have)}{after}."
-
-
 def _called(scores: Floats, member: Bools, part: Ints) -> Bools:
     """Which texts are called members, each part's by the threshold that is best on the others."""
     called = np.zeros(len(member), dtype=np.bool_)
@@ -166,7 +153,7 @@ def _rated(texts: Texts, scores: dict[str, Floats], called: dict[str, Bools], se
     """Every way to tell members, with intervals from the same resamples."""
     member = texts.member
     ladders = [Ladder.of(own, member) for own in scores.values()]
-    calls = np.stack(list(called.values()), axis=1).astype(np.float64)
+    calls = np.stack(list(called.values()), axis=1)
 
     def statistics(weights: Ints) -> Floats:
         """[resamples, (AUROC, TPR at 1%, at 0.1%, precision, recall, F-beta), ways]"""
@@ -174,12 +161,7 @@ def _rated(texts: Texts, scores: dict[str, Floats], called: dict[str, Bools], se
         for ladder in ladders:
             found, wrong = ladder.counts(weights)
             ranked.append([auroc(found, wrong), tpr_at(found, wrong, 100), tpr_at(found, wrong, 1000)])
-        drawn = weights.T.astype(np.float64)
-        both, right, members = drawn @ calls, drawn @ (calls * member[:, None]), drawn[:, member].sum(1)[:, None]
-        with np.errstate(invalid="ignore"):
-            precision = right / both
-        fixed = [precision, right / members, f_beta(right, both, members)]
-        return np.concatenate([np.array(ranked).transpose(2, 1, 0), np.array(fixed).transpose(1, 0, 2)], axis=1)
+        return np.concatenate([np.array(ranked).transpose(2, 1, 0), called_rates(weights, calls, member)], axis=1)
 
     truth = statistics(np.ones((len(member), 1), dtype=np.int64))[0]
     drawn = texts.bootstrap(statistics, seed)
@@ -203,19 +185,9 @@ def _rated(texts: Texts, scores: dict[str, Floats], called: dict[str, Bools], se
         )
     for way, name in enumerate(scores):
         if name != "blind":
-            apart = drawn[:, 0, way] - drawn[:, 0, at_blind]
-            ways[name] = replace(ways[name], over_blind=_over(ways[name].auroc, ways["blind"].auroc, apart))
+            less = drawn[:, 0, way] - drawn[:, 0, at_blind]
+            ways[name] = replace(ways[name], over_blind=apart(ways[name].auroc, ways["blind"].auroc, less))
     return ways
-
-
-def _over(one: Measured, other: Measured, drawn: Floats) -> Measured:
-    """A difference of two AUROCs on the same texts."""
-    value = one.value - other.value
-    if np.ptp(drawn) < 1e-12:  # neither varies
-        low = np.hypot(one.value - one.interval[0], other.interval[1] - other.value)
-        high = np.hypot(one.interval[1] - one.value, other.value - other.interval[0])
-        return Measured(value=value, interval=[float(max(value - low, -1)), float(min(value + high, 1))], bound=True)
-    return measured(value, drawn, 1)
 
 
 def _by_repetitions(
@@ -245,50 +217,3 @@ def _by_repetitions(
             )
         )
     return levels
-
-
-# --- what needs no text
-
-
-def _random(member: Bools) -> Evaluated:
-    """Texts in random order, each called a member with probability 1/2: what is expected of these texts, exactly."""
-    from scipy.stats import binom
-
-    members, others = int(member.sum()), int((~member).sum())
-    found, wrong = np.arange(members + 1), np.arange(others + 1)
-    chance = binom.pmf(wrong, others, 0.5)
-    f = sum(
-        float(odds) * float(chance @ f_beta(np.array(k), k + wrong, np.array(members)))
-        for k, odds in zip(found, binom.pmf(found, members, 0.5), strict=True)
-        if k and odds > 1e-12
-    )
-    return Evaluated(
-        name="random",
-        auroc=_known(0.5),
-        tpr_1=_known((others // 100 + 1) / (others + 1)) if others >= 100 else None,
-        tpr_01=_known((others // 1000 + 1) / (others + 1)) if others >= 1000 else None,
-        precision=_known(members / len(member)),
-        recall=_known(0.5),
-        f_beta=_known(f),
-    )
-
-
-def _majority(member: Bools) -> Evaluated:
-    """All texts are called what most are: members where there are as many of both."""
-    members, others = int(member.sum()), int((~member).sum())
-    all_called = members >= others
-    f = float(f_beta(np.array(members), np.array(len(member)), np.array(members)))
-    return Evaluated(
-        name="majority",
-        auroc=_known(0.5),
-        tpr_1=_known(0.0) if others >= 100 else None,
-        tpr_01=_known(0.0) if others >= 1000 else None,
-        precision=_known(members / len(member)) if all_called else None,
-        recall=_known(float(all_called)),
-        f_beta=_known(f if all_called else 0.0),
-    )
-
-
-def _known(value: float) -> Measured:
-    """A number that follows from the counts of texts: nothing about it is uncertain."""
-    return Measured(value=value, interval=[value, value])

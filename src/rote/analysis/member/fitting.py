@@ -8,10 +8,13 @@ import numpy as np
 import polars as pl
 
 from rote.analysis.member.measures import Bools, Floats, Ints, Texts
-from rote.errors import InputError
+from rote.errors import InputError, counted
 from rote.membership.scores import BY_NAME
 
 FOLDS = 5
+FEWEST = 2
+"""Texts, or groups, of either class that an evaluation needs."""
+
 EXTRACTED = ("best_window", "near_lower")
 """Scores that may be -inf; they are not put together with others."""
 
@@ -56,6 +59,19 @@ def deal(texts: Texts, seed: int, most: int = FOLDS) -> Ints | None:
         if held.all():
             return part[texts.group]
     return None
+
+
+def too_few(texts: Texts, after: str = "") -> str:
+    """Why these texts cannot be evaluated; `after`: what was done to them before."""
+    have = []
+    for own, word in ((texts.member, "member"), (~texts.member, "non-member")):
+        of = f" of {counted(texts.units(own), 'group')}" if texts.grouped else ""
+        have.append(f"{counted(int(own.sum()), word)}{of}")
+    if texts.grouped:
+        needed = f"members of at least {FEWEST} groups and non-members of {FEWEST}, in parts that share no group"
+    else:
+        needed = f"at least {FEWEST} members and {FEWEST} non-members"
+    return f"An evaluation needs {needed}; there are {' and '.join(have)}{after}."
 
 
 def scaled(scores: Floats, on: Ints) -> Floats:

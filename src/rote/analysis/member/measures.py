@@ -96,12 +96,25 @@ def f_beta(found: Floats | Ints, called: Floats | Ints, members: Floats | Ints) 
     return score
 
 
-def threshold(scores: Floats, member: Bools) -> float:
-    """The score from which on F-beta is largest; the highest of several that are as good."""
+def called_rates(weights: Ints, called: Bools, member: Bools) -> Floats:
+    """[resamples, (precision, recall, F-beta), ways] of texts that count `weights` times; `called`: [texts, ways].
+
+    Precision is NaN where nothing is called.
+    """
+    calls, drawn = called.astype(np.float64), weights.T.astype(np.float64)
+    both, right, members = drawn @ calls, drawn @ (calls * member[:, None]), drawn[:, member].sum(1)[:, None]
+    with np.errstate(invalid="ignore"):
+        precision = right / both
+    return np.array([precision, right / members, f_beta(right, both, members)]).transpose(1, 0, 2)
+
+
+def threshold(scores: Floats, member: Bools, least: float = -np.inf) -> float:
+    """The score from which on F-beta is largest; the highest of several that are as good, and not below `least`."""
     ladder = Ladder.of(scores, member)
     found, wrong = ladder.counts()
-    best = int(np.argmax(f_beta(found, found + wrong, found[-1])))
-    return float(scores[ladder.order[ladder.ends[best]]])
+    steps = scores[ladder.order[ladder.ends]]
+    good = np.where(steps >= least, f_beta(found, found + wrong, found[-1]), -1.0)
+    return max(float(steps[int(np.argmax(good))]), least)
 
 
 def roc(name: str, scores: Floats, member: Bools) -> Roc:
@@ -188,6 +201,16 @@ def measured(value: float, drawn: Floats, units: int) -> Measured:
         return Measured(value=value, interval=list(wilson(value * units, units)), bound=True)
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Measured(value=value, interval=[float(low), float(high)])
+
+
+def apart(one: Measured, other: Measured, drawn: Floats) -> Measured:
+    """A difference of two numbers on the same texts, which lie in [0, 1]."""
+    value = one.value - other.value
+    if np.ptp(drawn) < 1e-12:  # neither varies
+        low = np.hypot(one.value - one.interval[0], other.interval[1] - other.value)
+        high = np.hypot(one.interval[1] - one.value, other.value - other.interval[0])
+        return Measured(value=value, interval=[float(max(value - low, -1)), float(min(value + high, 1))], bound=True)
+    return measured(value, drawn, 1)
 
 
 def _draws(rng: np.random.Generator, count: int, of: int) -> Ints:
