@@ -28,6 +28,7 @@ from rote.store import (
     member,
     membership,
     outputs,
+    probe,
     reconstruction,
     submissions,
     summary,
@@ -274,6 +275,7 @@ def test_run_format_names_every_field(workplace: Path) -> None:
         attack,
         member,
         membership,
+        probe,
     ],
     ids=lambda m: m.__name__,
 )

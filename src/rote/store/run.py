@@ -341,17 +341,9 @@ def begin(folder: Path, manifest: Manifest | TextsManifest, *, content: Mapping[
 
 def _refuse_foreign(folder: Path, content: Mapping[str, bytes]) -> None:
     """A folder without a manifest may hold a run's very beginning, but nothing that the run would take over."""
-    names = (
-        "summary.json",
-        "report.html",
-        "variants.json",
-        "outputs.json",
-        "chosen.parquet",
-        "verdicts.parquet",
-        SEAL,
-        ASIDE,
-    )
-    taken_over = [folder / name for name in (*names, "index.json", "tokenized.0", "bench.json")]
+    names = ("summary.json", "report.html", "variants.json", "outputs.json", SEAL, ASIDE)
+    others = ("chosen.parquet", "verdicts.parquet", "index.json", "tokenized.0", "bench.json")
+    taken_over = [folder / name for name in (*names, *others)]
     taken_over += [*shards_in(folder), *words_in(folder), *stages_in(folder)]
     foreign = [path for path in taken_over if path.exists()]
     for name, data in content.items():
