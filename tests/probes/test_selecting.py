@@ -162,7 +162,7 @@ def test_without_a_reference() -> None:
     assert found == Thresholds(log_likelihood=None, rank=None, share=0.2)
     chosen = select(words, Words(select=SELECTORS), found)
     assert [(each.word.word.text, each.selectors) for each in chosen] == [
-        ("Tom", ("person",)),
+        ("Tom", ("person", "content")),
         ("saw", ("content",)),
         ("two", ("number",)),
         ("dogs", ("content",)),

@@ -40,15 +40,19 @@ def asked(name: str, row: Mapping[str, Any], chosen: Sequence[Mapping[str, Any]]
     if row["method"] != ("slot" if selector == "slot" else "cloze"):
         return False
     for word in chosen:
-        if (word["text"], word["start"], word["end"]) == (row["text"], row["start"], row["end"]):
-            if selector not in word["selectors"]:
-                continue
-            if more == "filter" and word["guessed"]:
-                continue
-            if more == "class" and "content" not in word["classes"]:
-                continue
+        here = (word["text"], word["start"], word["end"]) == (row["text"], row["start"], row["end"])
+        if here and wanted(selector, more, word):
             return True
     return False
+
+
+def wanted(selector: str, more: str, word: Mapping[str, Any]) -> bool:
+    """Whether a method asks for a chosen word."""
+    if selector not in word["selectors"]:
+        return False
+    if more == "filter" and word["guessed"]:
+        return False
+    return not (more == "class" and "content" not in word["classes"])
 
 
 def verdict(
@@ -69,7 +73,10 @@ def verdict(
             hits += row["outcome"] == "hit"
             lengths.append(row["common"])
     if not count:
-        return 0, 0, None
+        selector, _, more = name.partition("+")
+        mine = [word for word in chosen if word["text"] == text and wanted(selector, more, word)]
+        nothing_to_ask = name not in ("prefix", "decop") and not mine
+        return 0, 0, 0.0 if nothing_to_ask else None
     if name == "prefix":
         return count, hits, float(lengths[0])
     return count, hits, float(Fraction(hits, count)) if name == "decop" else float(hits)

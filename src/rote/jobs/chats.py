@@ -9,13 +9,15 @@ from urllib.parse import urlsplit
 
 from rote.errors import InputError, argument
 from rote.jobs.index.places import opened
-from rote.models.base import BUNDLED_CHAT, BUNDLED_MASKED, ChatModel, ModelOptions, WordReference
+from rote.models.base import ChatModel, ModelOptions, WordReference
 from rote.models.chat import Endpoint, load_chat
 from rote.options import require_kind
 from rote.probes.options import Words
 from rote.progress import Progress
 from rote.store.index import StoredIndex
 from rote.store.probe import Role
+
+BUNDLED = "bundled"
 
 Chat = str | Path | ChatModel
 """A chat model, loaded or by name."""
@@ -42,7 +44,7 @@ def load_models(
     methods: Sequence[str], endpoint: Endpoint, device: str, tell: Progress,
 ) -> dict[tuple[Role, int], ChatModel]:  # fmt: skip
     """Every chat model that is asked something, by what it is there for. A name that is given twice is loaded once."""
-    targets = several(target) or [BUNDLED_CHAT]
+    targets = several(target) or [BUNDLED]
     wanted: dict[tuple[Role, int], Chat] = {("target", number): each for number, each in enumerate(targets)}
     wanted |= {("filter", number): each for number, each in enumerate(several(filters))}
     for role, method, given in (("paraphrase", "decop", paraphraser), ("slot", "slot", picker)):
@@ -86,7 +88,7 @@ def reference_of(
         from rote.models.masked import load_reference
 
         tell("loaded", 0, 1)
-        given = load_reference(given or BUNDLED_MASKED, ModelOptions(device=device))
+        given = load_reference(given or BUNDLED, ModelOptions(device=device))
         tell("loaded", 1, 1)
     require_kind("reference", given, WordReference, "the name of a model, or one that rote.load_reference gives")
     return given

@@ -165,7 +165,8 @@ class _File:
 def load_chat(name: str | Path, endpoint: Endpoint = Endpoint(), options: ModelOptions = ModelOptions()) -> ChatModel:
     """A chat model: served at "http://HOST/v1/MODEL", described by a .toml file, or local, as `rote.load` takes it.
 
-    What a .toml file says of its model counts for that, whatever `endpoint` says.
+    What a .toml file says of its model counts for that, whatever `endpoint` says. "bundled" is the chat model that
+    comes with Rote.
     """
     require_kind("model", name, str | Path, "the address, the name or the path of a chat model")  # type: ignore[arg-type]
     require_kind("endpoint", endpoint, Endpoint, "a rote.Endpoint")
@@ -175,7 +176,7 @@ def load_chat(name: str | Path, endpoint: Endpoint = Endpoint(), options: ModelO
         return _served(base, model, endpoint, options.label)
     if str(name).endswith(".toml"):
         return _described(Path(name), endpoint, options)
-    return LocalChat(load(name, options))  # type: ignore[arg-type]
+    return LocalChat(load("bundled-chat" if str(name) == "bundled" else name, options))  # type: ignore[arg-type]
 
 
 def _address(url: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rote.errors import InputError, ModelError, argument
-from rote.models.base import BUNDLED, LogitModel, ModelOptions
+from rote.models.base import BUNDLED, BUNDLED_CHAT, LogitModel, ModelOptions
 
 HUB_SECONDS = 5.0
 """How long the hub may take to say that it has a model."""
@@ -69,7 +69,7 @@ def find(name: str | Path, revision: str | None = None, *, download: bool = True
 
 
 def _on_this_machine(name: str | Path) -> Found | None:
-    path = BUNDLED if str(name) == "bundled" else Path(name)
+    path = {"bundled": BUNDLED, "bundled-chat": BUNDLED_CHAT}.get(str(name), Path(name))
     try:
         path.exists()
     except (OSError, ValueError) as error:  # too long for a name, or with a NUL

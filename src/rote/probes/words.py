@@ -23,7 +23,7 @@ SHAPE = re.compile(r"[a0]+(?:(?:'|(?<=a)-|-(?=a)|(?<=0)[.,](?=0))[a0]+)*")
 """Of a word, where `a` stands for a letter or a mark, and `0` for a digit."""
 
 CLITICS = ("'s", "'ll", "'ve", "'re", "'m")
-CONTENT = {"NOUN", "VERB", "ADJ", "ADV"}
+CONTENT = {"NOUN", "PROPN", "VERB", "ADJ", "ADV"}
 """Parts of speech, as spaCy calls them."""
 
 
@@ -91,7 +91,10 @@ def is_number(word: str) -> bool:
 
 
 class RuleTagger:
-    """Content words are those of no closed class; names are capitalised where no sentence begins. In English."""
+    """Content words are those of no closed class, names among them; these are capitalised where no sentence begins.
+
+    In English.
+    """
 
     name = f"rule: English word lists {VERSION}"
 
@@ -109,11 +112,10 @@ def _classes(word: str, named: set[str]) -> Iterator[WordClass]:
     own = plain(word)
     if is_number(word):
         yield "number"
-    elif _capitalised(word) and own in named:
-        if own not in NOT_PEOPLE:
-            yield "person"
-    elif not _closed(own) and sum(unicodedata.category(c)[0] == "L" for c in word) > 1:
+    elif not _closed(own) and own not in ABBREVIATED and sum(unicodedata.category(c)[0] == "L" for c in word) > 1:
         yield "content"
+        if _capitalised(word) and own in named and own not in NOT_PEOPLE:
+            yield "person"
 
 
 def _closed(own: str) -> bool:
@@ -228,8 +230,7 @@ def _tagged(word: str, kinds: set[str], person: bool) -> Iterator[WordClass]:
     letters = sum(unicodedata.category(c)[0] == "L" for c in word)
     if is_number(word) or ("NUM" in kinds and not kinds & CONTENT):
         yield "number"
-    elif person:
-        if letters > 1 and plain(word) not in TITLES:
-            yield "person"
-    elif kinds & CONTENT and letters > 1:
+    elif letters > 1 and (kinds & CONTENT or person) and plain(word) not in ABBREVIATED:
         yield "content"
+        if person and plain(word) not in TITLES:
+            yield "person"

@@ -84,8 +84,8 @@ VERDICTS_SCHEMA = pa.schema(
         ("text", pa.string()),
         ("questions", pa.int32()),
         ("hits", pa.int32()),
-        ("value", pa.float64()),  # null: the text has no score; `without` says why
-        ("without", pa.string()),
+        ("value", pa.float64()),  # null: the text has no score
+        ("without", pa.string()),  # why nothing was asked about it
         ("threshold", pa.float64()),  # at or above which it is flagged; null where there is none
         ("flagged", pa.bool_()),
     ]

@@ -56,7 +56,7 @@ def probed(
     units = units_of(texts)
     own = answered(questions)
     scored = verdicts.filter(pl.col("value").is_not_null())
-    without = verdicts.filter(pl.col("value").is_null())["without"].value_counts(sort=True)
+    without = verdicts["without"].drop_nulls().value_counts(sort=True)
     rate = pl.col("common").fill_null(0) / pl.col("words") if way.value == "words" else pl.col("outcome") == "hit"
     rates = own.select("text", rate.cast(pl.Float64).alias("rate"))
 

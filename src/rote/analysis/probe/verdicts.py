@@ -28,6 +28,9 @@ NO_PARAPHRASES = "no paraphrases"
 NOT_ASKED = "no word was asked for"
 ALL_ERRORS = "every answer was an error"
 
+WORDLESS = (NONE_CHOSEN, NONE_PICKED, ALL_GUESSED, NO_CLASS)
+"""A text with no word to ask for is not flagged, and counts: nothing of it came back."""
+
 Value = Literal["hits", "words", "share"]
 
 
@@ -135,6 +138,7 @@ def _of_target(
         without = None
         if value is None:
             without = ALL_ERRORS if name in failed else reasons.get(name, NOT_ASKED)
+            value = 0.0 if without in WORDLESS else None
         rows.append(
             {
                 "target": target,

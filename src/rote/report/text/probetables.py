@@ -94,7 +94,9 @@ def probed(manifest: ProbeManifest, summary: ProbeSummary) -> MemberTable:
     told = "; ".join(
         numbers.literal(why) for why in dict.fromkeys(str(w) for one in summary.probed for w in one.without)
     )
-    without = f" Passages without a score: {told}." if told else ""
+    without = (
+        f" Nothing was asked about some passages: {told}. Without a word to ask for, none is flagged." if told else ""
+    )
     return MemberTable(
         "what came back",
         (*_of(manifest), "method", "passages", "flagged", "questions", "hit rate", "mean score"),
