@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import rote
 from rote import InputError, ModelError, ModelOptions
-from rote.models import masked as module
 from rote.models.base import BUNDLED, WordReference, WordScore
 from rote.models.causal import RIGHT, CausalReference
 from rote.models.huggingface import HuggingFaceModel
@@ -58,7 +57,7 @@ def words_in(text: str) -> list[tuple[int, int]]:
 def agrees(own: MaskedReference, text: str, spans: list[tuple[int, int]]) -> None:
     slack = 10 * own.logit_tolerance
     for span, score in zip(spans, own.score_words(text, spans), strict=True):
-        total, ranks, pieces = masked_score(own._model, own.tokenizer, text, span, ROOM, slack)
+        total, ranks, pieces = masked_score(own._model, own.tokenizer, text, span, own.window, slack)
         assert score.pieces == pieces
         if total is None or ranks is None:
             assert (score.log_likelihood, score.rank) == (None, None)
@@ -260,10 +259,14 @@ def test_bfloat16(folder: Path) -> None:
         assert one.log_likelihood == pytest.approx(other.log_likelihood, abs=slack)
 
 
-def test_the_bundled_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BUNDLED_MASKED", folder)
-    assert load_reference("bundled").identity().name == "bundled"
-    assert load_reference("bundled").identity().kind == "masked"
+def test_the_bundled_one(alice: str) -> None:
+    own = load_reference("bundled", ModelOptions(device="cpu"))
+    assert isinstance(own, MaskedReference)
+    assert (own.identity().name, own.identity().kind) == ("bundled", "masked")
+    assert own._picks
+    text = alice[2000:4000]  # more than it reads at once
+    assert len(own._pieces.of(text).ids) > own.window
+    agrees(own, text, words_in(text)[::60])
 
 
 def test_a_checkpoint_of_pretraining_is_masked(tmp_path: Path) -> None:
