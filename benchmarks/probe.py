@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -53,11 +54,11 @@ def plain(client: httpx2.Client, url: str, question: Question) -> str:
     return str(json.loads(reply.content)["choices"][0]["message"]["content"])
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--questions", type=int, default=3200)
     parser.add_argument("--sample", type=int, default=50)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     questions = [Question(prompt=f"{number}. {PASSAGE}", tokens=24) for number in range(given.questions)]
     ideal = len(questions) * LATENCY / ALLOWED
     ours, theirs = multiprocessing.Pipe()

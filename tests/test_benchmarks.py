@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import member
+from benchmarks import member, probe
 from benchmarks.planted import LENGTHS, PASSAGES, planted
 
 
@@ -48,3 +48,16 @@ def test_membership_costs_need_torch_transformers_and_numpy_alone() -> None:
     assert rooms <= {"rote.errors", "rote.extraction", "rote.membership", "rote.models", "rote.tokens"}
     others = {name.split(".")[0] for name in names} - {"rote"} - sys.stdlib_module_names
     assert others == {"numpy", "torch"}
+
+
+def test_every_way_of_asking_asks_all(capsys: pytest.CaptureFixture[str]) -> None:
+    """No question is asked twice or refused, and the sample is said to be one."""
+    probe.main(["--questions", "36", "--sample", "1"])
+    rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines() if "|" in line][2:]
+    assert [(row[1], *row[4:6]) for row in rows] == [
+        ("36", "36", "0"),
+        ("36", "0", "0"),
+        ("1", "1", "0"),
+        ("36", "36", "0"),
+    ]
+    assert "scaled up" in rows[2][0]

@@ -118,6 +118,29 @@ def test_processes_that_write_and_are_killed_lose_nothing(path: Path) -> None:
         assert store.get(["a299", "b299"]) == {"a299": Answer(text="299"), "b299": Answer(text="299")}
 
 
+OPENER = """
+import os, sys
+from rote.models.base import Answer, ChatIdentity, Question
+from rote.store.answers import Answers
+who = ChatIdentity(name="m", body={}, headers=[])
+for turn in range(10):
+    children = []
+    for number in range(5):
+        if not (child := os.fork()):
+            with Answers(f"{sys.argv[1]}/{turn}.sqlite") as store:
+                store.put(str(number), Question(prompt="q", tokens=1), who, Answer(text="x"))
+            os._exit(0)
+        children.append(child)
+    assert not any(os.waitpid(child, 0)[1] for child in children)
+    assert len(Answers(f"{sys.argv[1]}/{turn}.sqlite")) == 5
+"""
+
+
+def test_processes_that_begin_a_store_at_once(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", OPENER, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 # --- what is no store
 
 

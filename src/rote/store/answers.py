@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,7 +59,15 @@ class Answers:
                 raise RunError(
                     f"{self.path} has format {version}, but this version of Rote reads format {VERSION}; {_OTHER}"
                 )
-        self._base.execute("PRAGMA journal_mode = WAL")
+        until = time.monotonic() + WAIT
+        while True:
+            try:
+                self._base.execute("PRAGMA journal_mode = WAL")
+                break
+            except sqlite3.OperationalError:  # another process is at it: SQLite does not wait for that by itself
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
         self._base.execute("PRAGMA synchronous = NORMAL")  # what is written outlives the process; the disk may lag
 
     def __enter__(self) -> Answers:
