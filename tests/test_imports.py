@@ -113,7 +113,8 @@ def test_scoring_needs_torch_transformers_and_numpy_alone() -> None:
     """As on a GPU machine that has nothing else. A module that is None in sys.modules is one that is not installed."""
     code = """
 import sys
-for name in ("pyarrow", "polars", "typer", "click", "rich", "jinja2", "accelerate", "gguf", "pandas", "matplotlib", "spacy"):
+absent = "pyarrow polars typer click rich jinja2 accelerate gguf pandas matplotlib spacy"
+for name in absent.split():
     sys.modules[name] = None
 import rote.decoding, rote.odds, rote.extraction.verbatim, rote.models.base, rote.models.huggingface
 import rote.membership.passes, rote.membership.scores, rote.membership.texts, rote.membership.windows

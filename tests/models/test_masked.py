@@ -19,6 +19,7 @@ from rote.models.base import BUNDLED, WordReference, WordScore
 from rote.models.causal import RIGHT, CausalReference
 from rote.models.huggingface import HuggingFaceModel
 from rote.models.masked import MaskedReference, load_reference
+from rote.models.memory import Replay
 from rote.models.pieces import Pieces, Read
 from tests import masked, tiny
 from tests.cases import cases
@@ -130,6 +131,22 @@ def test_the_same_whatever_the_batch(kind: str, alice: str) -> None:
     same(reference(kind, batch_tokens=1).score_words(text, spans), together)
     same(reference(kind, batch_tokens=3 * ROOM).score_words(text, spans[::-1]), together[::-1])
     assert reference(kind).score_words(text, []) == []
+
+
+def test_how_much_is_read_at_once() -> None:
+    """The least that config, tokenizer and positions say; what is beyond all sense is not said."""
+    model, tokenizer = masked.build("roberta", "bytes", room=ROOM)
+    assert model.config.max_position_embeddings == ROOM + 2
+    assert MaskedReference(model, tokenizer).window == ROOM
+    tokenizer.model_max_length = 20
+    assert MaskedReference(model, tokenizer).window == 20
+    model, tokenizer = masked.build("modernbert", "bytes")
+    model.config.max_position_embeddings = 0
+    assert tokenizer.model_max_length > 10**9
+    assert MaskedReference(model, tokenizer).window == 512
+    tokenizer.model_max_length = 2
+    with pytest.raises(ModelError, match="can read 2 tokens at once, which leaves no room"):
+        MaskedReference(model, tokenizer)
 
 
 def test_every_piece_of_a_word_is_hidden_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -448,6 +465,15 @@ def test_a_causal_model_gives_the_same_whatever_else_is_asked(alice: str) -> Non
     same(alone, together[::3])
 
 
+def test_a_causal_model_that_keeps_no_keys(alice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, _ = causal()
+    text = alice[2000:2200]
+    spans = words_in(text)[::9]
+    expected = own.score_words(text, spans)
+    monkeypatch.setattr(own.model, "memory", lambda positions: Replay(own.model, positions))
+    same(own.score_words(text, spans), expected)
+
+
 def test_a_word_that_fits_what_follows_gains_by_it(bundled: Any, alice: str) -> None:
     """The bundled model knows Alice by heart: what follows tells the word, though many could stand there."""
     own = CausalReference(bundled)
@@ -462,6 +488,8 @@ def test_a_word_that_fits_what_follows_gains_by_it(bundled: Any, alice: str) -> 
     assert known.log_likelihood > -0.1
     assert known.rank == 0
     assert other.log_likelihood < -3
+    whole = [score for score in own.score_words(text, words_in(text)[30:45]) if score.pieces == 1]
+    assert max(score.log_likelihood or -9.0 for score in whole) > -0.1  # half at most, were it its own substitute
 
 
 def test_a_causal_model_whose_logits_are_no_numbers() -> None:

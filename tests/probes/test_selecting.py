@@ -132,9 +132,10 @@ def test_thresholds_by_share(texts: list[list[ScoredWord]], share: float) -> Non
 
 
 def test_a_share_is_not_rounded_up_by_floats() -> None:
-    words = [scored(i, -float(i + 1), i) for i in range(30)]
-    found = thresholds(words, identity(), Words(share=0.1))
-    assert len(select(words, Words(select=("prob",)), found)) == 3
+    assert math.ceil(0.07 * 100) == 8
+    words = [scored(i, -float(i + 1), i) for i in range(100)]
+    found = thresholds(words, identity(), Words(share=0.07))
+    assert len(select(words, Words(select=("prob",)), found)) == 7
 
 
 def test_bert_has_thresholds_of_its_own() -> None:

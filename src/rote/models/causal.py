@@ -19,7 +19,7 @@ from rote.models.pieces import Pieces, Read, refuse_no_numbers, refuse_no_words
 from rote.options import require_whole
 
 SUBSTITUTES = 20
-RIGHT = 32
+RIGHT = 16
 """Tokens behind a word that are looked at."""
 
 KEPT_FREE = 64

@@ -12,10 +12,11 @@ import json
 import logging
 import queue
 import random
+import ssl
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
@@ -146,7 +147,10 @@ class _Sending:
         self.resting: list[float] = []  # until when one fewer may be on its way
         self.not_before = 0.0  # the server asked to be left alone until then
         self.fresh, self.stopped = True, False
-        self.flying = self.untaken = self.failures = 0
+        self.flying = self.failures = 0
+        self.told, self.taken, self.full = 0, 0, False  # full: nothing is sent until more replies are taken
+        self.idle: list[httpx2.AsyncClient] = []
+        self.trusted: ssl.SSLContext | bool | None = None
         self.changed = asyncio.Event()
 
     # --- in the thread that asks
@@ -160,8 +164,10 @@ class _Sending:
             while (reply := self.came.get()) is not None:
                 if isinstance(reply, BaseException):
                     raise reply
-                with suppress(RuntimeError):  # the last was sent, and the loop is closed
-                    loop.call_soon_threadsafe(self.taken)
+                self.taken += 1
+                if self.full:
+                    with suppress(RuntimeError):  # the last was sent, and the loop is closed
+                        loop.call_soon_threadsafe(self.changed.set)
                 yield reply
         finally:
             with suppress(RuntimeError):
@@ -183,28 +189,27 @@ class _Sending:
             loop.close()
             self.came.put(None)
 
-    def taken(self) -> None:
-        self.untaken -= 1
-        self.changed.set()
-
     async def work(self) -> None:
-        server = self.server
-        limits = httpx2.Limits(
-            max_connections=server.concurrency, max_keepalive_connections=server.concurrency, keepalive_expiry=4.0
-        )  # many servers keep a connection for five seconds
-        timeout = httpx2.Timeout(server.timeout, connect=min(CONNECTING, server.timeout), pool=None)
-        headers = {**server.headers.values, "Content-Type": "application/json", "Accept": "application/json"}
-        async with (
-            httpx2.AsyncClient(
-                headers=headers, limits=limits, timeout=timeout, trust_env=not server.here, follow_redirects=False
-            ) as client,
-            asyncio.TaskGroup() as tries,
-        ):
+        async with AsyncExitStack() as clients, asyncio.TaskGroup() as tries:
             while (job := await self.next()) is not None:
+                client = self.idle.pop() if self.idle else await clients.enter_async_context(self.client())
                 self.flying += 1
                 tries.create_task(self.one(client, job))
         for job in self.waiting:  # they were sent, and are not sent again
             self.tell(job, "again", job.status, why=job.why)
+
+    def client(self) -> httpx2.AsyncClient:
+        """For one at a time: a client that has many on their way looks through all of them for each."""
+        server = self.server
+        if self.trusted is None:  # once for all of them, since it takes a while
+            self.trusted = not (server.here and server.base.startswith("http:")) and httpx2.create_ssl_context()
+        return httpx2.AsyncClient(
+            headers={**server.headers.values, "Content-Type": "application/json", "Accept": "application/json"},
+            limits=httpx2.Limits(max_connections=1, keepalive_expiry=4.0),  # many servers keep them for five seconds
+            timeout=httpx2.Timeout(None, connect=min(CONNECTING, server.timeout)),  # `exchange` sees to the others
+            trust_env=not server.here,
+            verify=self.trusted,
+        )
 
     async def next(self) -> _Job | None:
         """What is sent next, once it may be; None: nothing more is."""
@@ -213,7 +218,9 @@ class _Sending:
             self.resting = [until for until in self.resting if until > now]
             alone = not self.proven and (self.flying > 0 or bool(self.waiting))
             room = self.flying + len(self.resting) < self.server.concurrency
-            room = room and self.untaken < 2 * self.server.concurrency and now >= self.not_before
+            self.full = True  # said before it is looked at: the other thread may take one in between
+            self.full = self.told - self.taken >= 2 * self.server.concurrency
+            room = room and not self.full and now >= self.not_before
             if room and self.waiting and now >= self.waiting[0].due:
                 return self.admitted(heapq.heappop(self.waiting))
             if room and self.fresh and not alone:
@@ -253,6 +260,7 @@ class _Sending:
                 self.put_off(job, None, failed.why, slow=failed.slow)
         finally:
             self.flying -= 1
+            self.idle.append(client)
             self.changed.set()
 
     async def sent(self, client: httpx2.AsyncClient, job: _Job) -> None:
@@ -312,7 +320,7 @@ class _Sending:
 
     def tell(self, job: _Job, verdict: Verdict, status: int | None, content: Any = None, why: str = "") -> None:
         self.stopped = self.stopped or verdict == "stop"
-        self.untaken += 1
+        self.told += 1
         self.came.put(Reply(job.place, verdict, status, content, why, job.tries, job.lost))
 
 

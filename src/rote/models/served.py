@@ -75,7 +75,9 @@ class ServedChat:
                         held[reply.place] = answer
                     else:
                         yield reply.place, answer
-            left = list(held) if on and stop is None else []
+            left = list(held)
+            if not (left and on) or stop is not None:
+                break
         yield from held.items()
         if stop is not None:
             raise ModelError(self._wrong(stop))

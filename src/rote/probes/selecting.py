@@ -123,7 +123,7 @@ def thresholds(scored: Iterable[ScoredWord], reference: ReferenceIdentity | None
 
 
 def _count(share: float, values: Sequence[float]) -> int:
-    """How many of these a share is, at least; 0.1 of 30 is 3, though the product is a little more."""
+    """How many of these a share is, at least; 0.07 of 100 is 7, though the product is a little more."""
     return max(1, math.ceil(share * len(values) - 1e-9))
 
 

@@ -90,7 +90,9 @@ class Probed:
     `name`: the selector of words (prob, person ...), slot, prefix or decop; with `+filter`, only words that no filter
     guessed; `slot+class`: only picked nouns, verbs, adjectives and adverbs. `value`: what a text's score is: words that
     came back, words in the longest common subsequence, or the share of orders in which the original was picked.
-    `hit_rate`: of questions; of prefix: null. `texts`: those with a score. `without`: texts that have none, and why.
+    `texts`: those with a score. `without`: texts that have none, and why. `questions`: answered ones; `outcomes` counts
+    errors too. `hit_rate`: of questions; of prefix: null. Rates by label and repetitions are of prefix the mean share
+    of the continuation's words that came back. Their intervals know that questions about a text are alike.
     """
 
     target: int

@@ -6,13 +6,16 @@ questions as they are worth (see `rote.analysis.groups`); that of a difference o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 
 import numpy as np
 import polars as pl
+from scipy.special import stdtrit
 
 from rote.analysis.groups import binned_repetitions, document_interval
-from rote.analysis.member.measures import RESAMPLES, Floats, Ints, Texts, apart, codes
+from rote.analysis.member.measures import LEVEL, RESAMPLES, Floats, Ints, Texts, apart, codes
 from rote.analysis.probe.verdicts import Way, answered, questions_of
 from rote.corpus.texts import LabelledText
 from rote.probes.decop import right
@@ -158,13 +161,21 @@ def differences(
 
 
 def paired(first: Floats, other: Floats, units: Sequence[int], seed: int) -> Measured:
-    """The mean difference of pairs, with an interval from resamples of groups."""
+    """The mean difference of pairs, with an interval from resamples of groups.
+
+    Resamples of few groups scatter too little. So the interval goes out to where a normal distribution has as much
+    beyond it as Student's t of so many groups has beyond 97.5%.
+    """
     unit = np.unique(units, return_inverse=True)[1]
     groups = int(unit.max()) + 1
     sizes, sums = np.bincount(unit), np.bincount(unit, weights=other - first)
     drawn = np.concatenate([(sums @ weights) / (sizes @ weights) for weights in _resamples(groups, seed)])
-    both = [share(values, unit.tolist()) for values in (other, first)]
-    return apart(both[0], both[1], drawn)
+    if np.ptp(drawn) < 1e-12:
+        return apart(share(other, unit.tolist()), share(first, unit.tolist()), drawn)
+    beyond = NormalDist().cdf(-float(stdtrit(groups - 1, (1 + LEVEL) / 2)) * math.sqrt(groups / (groups - 1)))
+    value = float((other - first).mean())
+    low, high = np.quantile(drawn, [beyond, 1 - beyond])
+    return Measured(value=value, interval=[min(float(low), value), max(float(high), value)])
 
 
 def _resamples(groups: int, seed: int) -> list[Ints]:
