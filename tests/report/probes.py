@@ -1,42 +1,39 @@
-"""Folders of `rote probe` made by hand: made-up answers, and what they come to, counted one by one."""
+"""Folders of `rote probe` made by hand: made-up answers, and what these come to."""
 
 from __future__ import annotations
 
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import Any, Literal
 
-import polars as pl
-
+from rote.analysis.probe.summary import summarise
 from rote.corpus.texts import LabelledText
 from rote.models.base import ChatIdentity, ModelIdentity, Price, ReferenceIdentity
-from rote.odds import wilson
+from rote.probes.completion import common, split
+from rote.probes.judging import rule
 from rote.probes.options import OUTCOMES, Method
 from rote.probes.prompts import PROMPTS, asked, choose, cloze, masked
+from rote.progress import quiet
 from rote.store.files import FORMAT
-from rote.store.member import Measured, TextsSource
-from rote.store.probe import (
-    Chosen,
-    Estimate,
-    Filtered,
-    HitDifference,
-    HitsByRepetitions,
-    Judged,
-    Overlap,
-    Positions,
-    Probed,
-    ProbeEvaluation,
-    ProbeManifest,
-    ProbeSummary,
-    Spent,
-    WordCounts,
+from rote.store.member import TextsSource
+from rote.store.membership import MemberView
+from rote.store.probe import Chosen, Estimate, ProbeManifest, Spent, WordCounts
+from rote.store.probing import (
+    CHOSEN_SCHEMA,
+    QUESTIONS_SCHEMA,
+    StoredProbe,
+    add_words,
+    as_frame,
+    begin,
+    finish,
+    text_lines,
 )
-from rote.store.probing import VERDICTS_SCHEMA, StoredProbe, add_words, begin, finish, text_lines
 from rote.store.table import ShardFacts
+from tests.report.members import membership as member_run
 from tests.report.runs import CREATED, MODEL, VERSIONS
 
 Row = dict[str, Any]
@@ -49,10 +46,8 @@ STORY = (
 WORDS = STORY.split()
 GUESSES = ("ship", "boat", "Boston", "night", "light", "old", "river", "captain")
 REPETITIONS = (1, 4, 16, 64)
-RULE = (
-    "Case, punctuation around a word and a possessive 's do not count. A word in tags is taken before one without. An "
-    "answer of several words is malformed, unless one of them is in tags."
-)
+RULE = rule(plurals=False)
+PREFIX = 12
 PRICE = Price(prompt=2.5, answer=10.0)
 
 
@@ -73,33 +68,31 @@ def probe(
     contents: Sequence[str] = (),
     answers: Sequence[str] = (),
     warnings: Sequence[str] = (),
+    membership: bool = False,
     finished: bool = True,
     length: int = 36,
 ) -> StoredProbe:
     """A sealed folder; every other text is a member where there are `labels`.
 
-    `answers`: those of the first target to its first questions, in the place of made-up ones.
+    `answers`: those of the first target to its first questions, in the place of made-up ones. `membership`: scores of
+    a run of `rote member` stand beside.
     """
     made = _Made(random.Random(18), texts, list(methods), targets, filters, labels, list(select), unfiltered, length)
     made.write(ids, contents, answers)
-    manifest = _manifest(made, local, reference, hits)
+    manifest = _manifest(made, local, reference, hits, labels and membership)
     begin(folder, manifest, text_lines(made.texts))
     for index in range(manifest.shards):
         own = {text.id for text in made.texts[index * manifest.shard_texts :][: manifest.shard_texts]}
         add_words(folder, index, [row for row in made.words if row["text"] in own], ShardFacts(0.5, []))
     if finished:
-        verdicts = _verdicts(made, hits)
-        finish(
-            folder, _summary(made, manifest, verdicts, warnings), chosen=made.chosen, questions=made.questions,
-            verdicts=pl.DataFrame(verdicts, schema={**dict.fromkeys(VERDICTS_SCHEMA.names, pl.String), **_KINDS}),
+        summary, verdicts = summarise(
+            manifest=manifest, texts={text.id: text for text in made.texts}, words=_counts(made),
+            chosen=as_frame(made.chosen, CHOSEN_SCHEMA), questions=as_frame(made.questions, QUESTIONS_SCHEMA),
+            spent=_spent(made), estimates=_estimates(made), seconds=74.5, warnings=list(warnings),
+            membership=_membership(folder, made) if labels and membership else None, progress=quiet,
         )  # fmt: skip
+        finish(folder, summary, chosen=made.chosen, questions=made.questions, verdicts=verdicts)
     return StoredProbe(folder)
-
-
-_KINDS = {
-    "target": pl.Int32, "questions": pl.Int32, "hits": pl.Int32, "value": pl.Float64, "threshold": pl.Float64,
-    "flagged": pl.Boolean,
-}  # fmt: skip
 
 
 class _Made:
@@ -200,7 +193,6 @@ class _Made:
                     self._add("target", target, method, text, word, question, f"<word>{said}</word>", said, hit)
 
     def _others(self, text: LabelledText, strength: float) -> None:
-        words = text.text.split()
         if "slot" in self.methods:
             self._add("slot", 0, "pick", text, None, asked("pick", text.text), "harbour", "harbour", True)
         if "decop" in self.methods:
@@ -209,21 +201,16 @@ class _Made:
             self._add("paraphrase", 0, "paraphrase", text, None, asked("paraphrase", text.text), told, None, True)
         for target in range(self.targets):
             if "prefix" in self.methods:
-                truth = words[12:]
-                keep = int(len(truth) * min(1.0, strength + self.draw.random() * 0.2))
-                answer = " ".join([*truth[:keep], *(self.draw.choice(GUESSES) for _ in truth[keep:])])
-                row = self._add(
-                    "target",
-                    target,
-                    "prefix",
-                    text,
-                    None,
-                    asked("complete", " ".join(words[:12])),
-                    answer,
-                    answer,
-                    None,
-                )
-                row |= {"common": keep, "words": len(truth), "outcome": "hit" if keep else "miss"}
+                parts = split(text.text, PREFIX)
+                if parts is not None:
+                    truth = parts[1].split()
+                    keep = int(len(truth) * min(1.0, strength + self.draw.random() * 0.2))
+                    answer = " ".join([*truth[:keep], *(self.draw.choice(GUESSES) for _ in truth[keep:])])
+                    row = self._add(
+                        "target", target, "prefix", text, None, asked("complete", parts[0]), answer, None, False
+                    )  # fmt: skip
+                    row |= {"common": common(answer, parts[1]), "words": len(truth)}
+                    row |= {"outcome": "hit" if row["common"] == row["words"] else "miss"}
             for order in map("".join, permutations("ABCD")) if "decop" in self.methods else ():
                 right = "ABCD"[order.index("A")]
                 picked = right if self.draw.random() < 0.2 + strength else self.draw.choice("AAABCD")
@@ -269,7 +256,9 @@ def _local(name: str, parameters: int) -> ChatIdentity:
     return ChatIdentity(name=name, body={}, headers=[], model=model, template="ab" * 32)
 
 
-def _manifest(made: _Made, local: bool, reference: Literal["masked", "causal"], hits: int | None) -> ProbeManifest:
+def _manifest(
+    made: _Made, local: bool, reference: Literal["masked", "causal"], hits: int | None, membership: bool
+) -> ProbeManifest:
     words = bool({"cloze", "slot"} & set(made.methods))
     used = {
         "cloze": ["passage"],
@@ -304,7 +293,7 @@ def _manifest(made: _Made, local: bool, reference: Literal["masked", "causal"], 
         ),
         wording="passage",
         prompts={name: PROMPTS[name] for name in names},
-        prefix_words=12,
+        prefix_words=PREFIX,
         hits=hits,
         unfiltered=made.unfiltered,
         plurals=False,
@@ -312,297 +301,42 @@ def _manifest(made: _Made, local: bool, reference: Literal["masked", "causal"], 
         temperature=0.0,
         seed=0,
         calibrated="parts" if made.labels else "none",
-        membership="9f" * 32 if made.labels else None,
+        membership="9f" * 32 if membership else None,
         shard_texts=1000,
         shards=-(-made.count // 1000),
         versions=VERSIONS,
     )  # fmt: skip
 
 
-# --- what it comes to
+def _membership(folder: Path, made: _Made) -> MemberView:
+    """A run of `rote member` over the same texts."""
+    beside = folder.with_name(f"{folder.name} member")
+    return member_run(beside, texts=made.count, held_out=0, quick=True, contents=[own.text for own in made.texts]).view
 
 
-def _names(made: _Made) -> list[tuple[str, Method]]:
-    ways = ["+filter"] if made.filters else [""]
-    ways = ["", *ways] if made.filters and made.unfiltered else ways
-    names: list[tuple[str, Method]] = []
-    if "cloze" in made.methods:
-        names += [(f"{name}{way}", "cloze") for name in made.select for way in ways]
-    if "slot" in made.methods:
-        names += [(f"slot{way}", "slot") for way in ways]
-    return [*names, *((name, name) for name in ("prefix", "decop") if name in made.methods)]
-
-
-def _asked(made: _Made, target: int, name: str, method: Method, text: str | None = None) -> list[Row]:
-    selector, _, filtered = name.partition("+")
-    own = {
-        (word["text"], word["start"])
-        for word in made.chosen
-        if selector in word["selectors"] and not (filtered and word["guessed"])
-    }
-    rows = [row for row in made.questions if row["role"] == "target" and row["model"] == target]
-    rows = [row for row in rows if row["method"] == method and text in (None, row["text"])]
-    return rows if method in ("prefix", "decop") else [row for row in rows if (row["text"], row["start"]) in own]
-
-
-def _verdicts(made: _Made, hits: int | None) -> list[Row]:
-    found = []
-    for target in range(made.targets):
-        for name, method in _names(made):
-            by_text: dict[str, list[Row]] = {text.id: [] for text in made.texts}
-            for row in _asked(made, target, name, method):
-                by_text[row["text"]].append(row)
-            for text, rows in by_text.items():
-                right = sum(row["outcome"] == "hit" for row in rows)
-                value = {
-                    "prefix": float(rows[0]["common"]) if method == "prefix" and rows else 0.0,
-                    "decop": right / max(1, len(rows)),
-                }.get(method, float(right))
-                threshold: float | None = 1.0 if method == "slot" else float(hits or 2)
-                if method in ("prefix", "decop"):
-                    threshold = {"prefix": 8.0, "decop": 0.5}[method] if made.labels else None
-                found.append(
-                    {
-                        "target": target, "name": name, "text": text, "questions": len(rows), "hits": right,
-                        "value": value if rows else None, "without": None if rows else "no word to ask for",
-                        "threshold": threshold if rows else None,
-                        "flagged": value >= threshold if rows and threshold is not None else None,
-                    }
-                )  # fmt: skip
-    return found
-
-
-def measured(count: int, total: int) -> Measured:
-    return Measured(value=count / total if total else 0.0, interval=list(wilson(count, max(1, total))))
-
-
-def _probed(made: _Made, verdicts: Sequence[Row]) -> list[Probed]:
-    label = {text.id: text.label for text in made.texts}
-    often = {text.id: text.repetitions for text in made.texts}
-    found = []
-    for target in range(made.targets):
-        for name, method in _names(made):
-            rows = _asked(made, target, name, method)
-            own = [one for one in verdicts if (one["target"], one["name"]) == (target, name)]
-            scored = [one for one in own if one["value"] is not None]
-            flags = [one["flagged"] for one in scored if one["flagged"] is not None]
-
-            def rate(keep: Callable[[str], bool], rows: Sequence[Row] = rows) -> Measured:
-                mine = [row for row in rows if keep(row["text"])]
-                return measured(sum(row["outcome"] == "hit" for row in mine), len(mine))
-
-            steps = [
-                HitsByRepetitions(
-                    repetitions=times,
-                    texts=sum(often[one["text"]] == times for one in scored),
-                    questions=sum(often[row["text"]] == times for row in rows),
-                    hit_rate=rate(lambda text, times=times: often[text] == times),  # type: ignore[misc]
-                    flagged=measured(
-                        sum(bool(one["flagged"]) for one in scored if often[one["text"]] == times),
-                        sum(often[one["text"]] == times for one in scored),
-                    ),
-                )
-                for times in REPETITIONS
-            ]
-            known = made.labels and method != "prefix"
-            found.append(
-                Probed(
-                    target=target,
-                    name=name,
-                    method=method,
-                    value={"prefix": "words", "decop": "share"}.get(method, "hits"),  # type: ignore[arg-type]
-                    texts=len(scored),
-                    without=dict(Counter(one["without"] for one in own if one["without"])),
-                    questions=len(rows),
-                    outcomes={
-                        outcome: count
-                        for outcome in OUTCOMES
-                        if (count := sum(row["outcome"] == outcome for row in rows))
-                    },
-                    hit_rate=None if method == "prefix" else rate(lambda text: True),
-                    mean=sum(one["value"] for one in scored) / len(scored) if scored else None,
-                    flagged=sum(flags) if flags else None,
-                    by_label={
-                        "member": rate(lambda text: label[text] is True),
-                        "non-member": rate(lambda text: label[text] is False),
-                    }
-                    if known
-                    else None,
-                    by_repetitions=steps if known else None,
-                )
-            )
-    return found
-
-
-def _judged(name: str, threshold: str, flags: Mapping[str, bool], label: Mapping[str, bool]) -> Judged:
-    counts = Counter((flags[text], label[text]) for text in flags)
-    tp, fp, fn, tn = (counts[pair] for pair in ((True, True), (True, False), (False, True), (False, False)))
-    precision = measured(tp, tp + fp) if tp + fp else None
-    recall = measured(tp, tp + fn)
-    b = 0.01
-    p, r = (precision.value if precision else 0.0), recall.value
-    score = (1 + b) * p * r / (b * p + r) if p + r else 0.0
-    return Judged(
-        name=name, threshold=threshold, true_positives=tp, false_positives=fp, false_negatives=fn, true_negatives=tn,
-        precision=precision, recall=recall,
-        f_beta=Measured(value=score, interval=[max(0.0, score - 0.1), min(1.0, score + 0.1)]),
-        auroc=None if name == "majority" else Measured(value=0.7, interval=[0.6, 0.8]),
-    )  # fmt: skip
-
-
-def _evaluations(made: _Made, verdicts: Sequence[Row]) -> list[ProbeEvaluation]:
-    label = {text.id: bool(text.label) for text in made.texts}
-    found = []
-    for target in range(made.targets if made.labels else 0):
-        flags = {
-            name: {
-                one["text"]: bool(one["flagged"])
-                for one in verdicts
-                if (one["target"], one["name"]) == (target, name) and one["value"] is not None
-            }
-            for name, _ in _names(made)
-        }
-        common = [text.id for text in made.texts if all(text.id in own for own in flags.values())]
-        rows = [
-            _judged(name, _threshold(name), {text: own[text] for text in common}, label) for name, own in flags.items()
-        ]
-        members = sum(label[text] for text in common)
-        share = Measured(value=members / len(common), interval=[members / len(common)] * 2)
-        half = Measured(value=0.5, interval=[0.5, 0.5])
-        rows += [
-            _judged("member:min_k_20", "at least -7.31", {text: i % 3 == 0 for i, text in enumerate(common)}, label),
-            Judged(
-                name="random", threshold="a coin", true_positives=None, false_positives=None, false_negatives=None,
-                true_negatives=None, precision=share, recall=half, f_beta=half, auroc=half,
-            ),
-            _judged("majority", "what most texts are", dict.fromkeys(common, True), label),
-        ]  # fmt: skip
-        shown = list(flags)[:4]
-        sets = Counter(tuple(name for name in shown if flags[name][text]) for text in common)
-        right = Counter(tuple(name for name in shown if flags[name][text]) for text in common if label[text])
-        found.append(
-            ProbeEvaluation(
-                target=target,
-                members=members,
-                non_members=len(common) - members,
-                groups=7,
-                validation=0,
-                parts=5,
-                left_out={
-                    name: left
-                    for name, own in flags.items()
-                    if (left := sum(text.id not in own for text in made.texts))
-                },
-                unlabelled=0,
-                resamples=2000,
-                beta=0.1,
-                rows=rows,
-                overlap=[
-                    Overlap(methods=list(names), flagged=count, right=right[names])
-                    for names, count in sets.most_common()
-                    if names
-                ],
-            )
-        )
-    return found
-
-
-def _threshold(name: str) -> str:
-    return {"prefix": "at least 8 words", "decop": "at least 50% of orders"}.get(
-        name, "at least 1 word" if name.startswith("slot") else "at least 2 words"
-    )
-
-
-def _summary(made: _Made, manifest: ProbeManifest, verdicts: Sequence[Row], warnings: Sequence[str]) -> ProbeSummary:
+def _counts(made: _Made) -> WordCounts | None:
     selectors = [*(made.select if "cloze" in made.methods else []), *(["slot"] if "slot" in made.methods else [])]
     by_selector = {name: [word for word in made.chosen if name in word["selectors"]] for name in selectors}
-    return ProbeSummary(
-        format=FORMAT,
-        kind="probe",
-        texts=made.count,
-        members=sum(text.label is True for text in made.texts),
-        non_members=sum(text.label is False for text in made.texts),
-        seconds=74.5,
-        warnings=list(warnings),
-        words=WordCounts(
-            words=sum(len(text.text.split()) for text in made.texts),
-            content=len(made.words),
-            scored=sum(word["rank"] is not None for word in made.words),
-            unknown=sum(word["rank"] is None for word in made.words),
-            log_likelihood=-11.25,
-            rank=2314.0,
-            chosen={name: len(own) for name, own in by_selector.items()},
-            dropped={name: sum(bool(word["guessed"]) for word in own) for name, own in by_selector.items()},
-            few={
-                name: sum(many[text.id] < 2 for text in made.texts)
-                for name, own in by_selector.items()
-                for many in [Counter(word["text"] for word in own)]
-            },
-        )
-        if selectors
-        else None,
-        filters=_filtered(made),
-        probed=_probed(made, verdicts),
-        positions=_positions(made),
-        evaluations=_evaluations(made, verdicts),
-        not_evaluated=None if made.labels else "None of the texts has a label.",
-        differences=_differences(made),
-        estimates=_estimates(made),
-        spent=_spent(made),
+    if not selectors:
+        return None
+    return WordCounts(
+        words=sum(len(text.text.split()) for text in made.texts),
+        content=len(made.words),
+        scored=sum(word["rank"] is not None for word in made.words),
+        unknown=sum(word["rank"] is None for word in made.words),
+        log_likelihood=-11.25,
+        rank=2314.0,
+        chosen={name: len(own) for name, own in by_selector.items()},
+        dropped={name: sum(bool(word["guessed"]) for word in own) for name, own in by_selector.items()},
+        few={
+            name: sum(many[text.id] < 2 for text in made.texts)
+            for name, own in by_selector.items()
+            for many in [Counter(word["text"] for word in own)]
+        },
     )
 
 
-def _filtered(made: _Made) -> list[Filtered]:
-    found = []
-    for place in range(made.filters if made.chosen else 0):
-        rows = [row for row in made.questions if row["role"] == "filter" and row["model"] == place]
-        hit = {how: sum(row["outcome"] == "hit" for row in rows if row["method"] == how) for how in ("guess", "list")}
-        found.append(
-            Filtered(
-                filter=place, asked=len(made.chosen), guessed=hit["guess"], listed=hit["list"],
-                dropped=sum(place in word["guessed"] for word in made.chosen),
-                outcomes=dict(Counter(row["outcome"] for row in rows)),
-            )
-        )  # fmt: skip
-    return found
-
-
-def _positions(made: _Made) -> list[Positions]:
-    found = []
-    for target in range(made.targets if "decop" in made.methods else 0):
-        rows = _asked(made, target, "decop", "decop")
-        picked = Counter(row["said"] for row in rows)
-        stood = Counter("ABCD"[row["order"].index("A")] for row in rows)
-        right = Counter(row["said"] for row in rows if row["outcome"] == "hit")
-        shares = [picked[letter] / len(rows) for letter in "ABCD"]
-        found.append(
-            Positions(
-                target=target, letters={letter: picked[letter] for letter in "ABCD"},
-                right={letter: right[letter] for letter in "ABCD"}, asked={letter: stood[letter] for letter in "ABCD"},
-                none=0, bias=max(shares) - min(shares),
-            )
-        )  # fmt: skip
-    return found
-
-
-def _differences(made: _Made) -> list[HitDifference]:
-    found = []
-    for target in range(1, made.targets):
-        for name, method in _names(made):
-            if method == "prefix":
-                continue
-            first, other = (_asked(made, place, name, method) for place in (0, target))
-            shares = [sum(row["outcome"] == "hit" for row in rows) / len(rows) for rows in (first, other) if rows]
-            if len(shares) < 2:
-                continue
-            gap = shares[1] - shares[0]
-            found.append(
-                HitDifference(
-                    target=target, name=name, questions=len(first), first=shares[0], other=shares[1],
-                    difference=Measured(value=gap, interval=[gap - 0.04, gap + 0.04]),
-                )
-            )  # fmt: skip
-    return found
+# --- what was spent
 
 
 def _spent(made: _Made) -> list[Spent]:
@@ -630,7 +364,7 @@ def _estimates(made: _Made) -> list[Estimate]:
         found.append(
             Estimate(
                 role=role, model=model, name=f"{role}-{model}",
-                method=how if how in ("cloze", "prefix", "decop", "slot") else None,
+                method=how,
                 questions=len(rows), known=len(rows) // 10, prompt_characters=characters,
                 prompt_tokens=characters // 4, answer_tokens=24 * len(rows),
                 cost=None if price is None else price.of(characters // 4, 24 * len(rows)),

@@ -263,6 +263,11 @@ class ProbeTruth(PageTruth):
         (own,) = [one for one in self.files["summary"]["evaluations"] if one["target"] == int(target)]
         return own  # type: ignore[no-any-return]
 
+    def _probed(self, rest: str) -> int:
+        place, what = rest.split("/")
+        assert what == "asked"
+        return int(sum(self.files["summary"]["probed"][int(place)]["outcomes"].values()))
+
     def _spent(self, rest: str) -> float:
         summary = self.files["summary"]
         if rest.endswith("/expected"):

@@ -34,7 +34,7 @@ ANSWERS = (
     "x" * 1_000_000, "</code></td></table></details><b>7", "\ufdd0\ufdd1\ufdd2 marks 7", "Я не знаю этого слова, 7",
 )  # fmt: skip
 KINDS: dict[str, dict[str, Any]] = {
-    "whole": {"warnings": ["2 words were not asked for."]},
+    "whole": {"warnings": ["2 words were not asked for."], "membership": True},
     "nasty": {"ids": NASTY, "contents": CONTENTS, "answers": ANSWERS, "texts": 12, "unfiltered": True},
     "few": {"contents": CONTENTS[:1], "answers": ANSWERS[:3], "texts": 2},
     "unlabelled": {"labels": False, "hits": None, "local": True, "targets": 3},

@@ -10,6 +10,7 @@ import polars as pl
 from rote.odds import wilson
 from rote.report.figures.figure import Axis, Figure, Layer
 from rote.report.figures.layers import rule, sentences
+from rote.report.figures.member import CHOSEN as SCORES
 from rote.report.keys import plain
 from rote.report.text import numbers
 from rote.report.text.probe import OUTCOMES, title_of
@@ -32,6 +33,8 @@ MOST = 6
 
 COMBINATIONS = 12
 """Of methods that flagged a passage, that are drawn: those with the most passages."""
+
+SHARE = "The share of answers that named the word, or the letter, with 95% intervals."
 
 SPREAD = 0.6
 """Of the room of a category, that its series take together."""
@@ -80,6 +83,10 @@ def _series(places: Sequence[float], found: Sequence[Measured], label: str, colo
     return Layer("interval", data, label, colour)
 
 
+def _of_prefix(shown: Sequence[Probed]) -> str:
+    return "Of prefix completion, the mean share of what follows." if any(one.value == "words" for one in shown) else ""
+
+
 def _row(one: Measured) -> dict[str, float]:
     return {"hit_rate": one.value, "interval_low": one.interval[0], "interval_high": one.interval[1]}
 
@@ -88,22 +95,23 @@ def _row(one: Measured) -> dict[str, float]:
 
 
 def _hits(manifest: ProbeManifest, summary: ProbeSummary) -> Figure | None:
-    known = [one for one in _shown(summary) if one.by_repetitions]
+    first = [one for one in summary.probed if one.target == 0]
+    known = [one for one in first if one.by_repetitions][:MOST]
     if known:
         return _by_repetitions(known, manifest)
-    labelled = [one for one in _shown(summary) if one.by_label]
+    labelled = [one for one in first if one.by_label][:MOST]
     return _by_label(labelled, manifest) if labelled else None
 
 
 def _by_repetitions(known: Sequence[Probed], manifest: ProbeManifest) -> Figure:
     counts = sorted({step.repetitions for one in known for step in one.by_repetitions or ()})
     unseen = [one.by_label["non-member"] for one in known if one.by_label and "non-member" in one.by_label]
-    with_base = len(unseen) == len(known)
+    with_base = len(unseen) == len(known) and 0 not in counts
     layers, rows = [], []
     for colour, one in enumerate(known):
         steps = {step.repetitions: step.hit_rate for step in one.by_repetitions or ()}
         own = [(counts.index(times) + with_base, rate) for times, rate in steps.items()]
-        own += [(0, unseen[colour])] if with_base and 0 not in steps else []
+        own += [(0, unseen[colour])] if with_base else []
         own.sort()
         beside = _beside(colour, len(known))
         layers.append(_series([at + beside for at, _ in own], [rate for _, rate in own], title_of(one.name), colour))
@@ -116,9 +124,7 @@ def _by_repetitions(known: Sequence[Probed], manifest: ProbeManifest) -> Figure:
     return Figure(
         name="hits",
         title="Hit rate by how often passages were seen",
-        caption=sentences(
-            f"The share of questions whose word, or letter, came back, with 95% intervals.{base}", made(manifest)
-        ),
+        caption=sentences(f"{SHARE}{base}", _of_prefix(known), made(manifest)),
         x=Axis("Times seen", "category", "count", (-0.5, len(names) - 0.5), names),
         y=Axis("Hit rate", format="percent", limits=(0.0, 1.0)),
         layers=tuple(layers),
@@ -145,9 +151,7 @@ def _by_label(known: Sequence[Probed], manifest: ProbeManifest) -> Figure:
     return Figure(
         name="hits",
         title="Hit rate by label",
-        caption=sentences(
-            "The share of questions whose word, or letter, came back, with 95% intervals.", made(manifest)
-        ),
+        caption=sentences(SHARE, _of_prefix(known), made(manifest)),
         x=_categories([title_of(one.name) for one in known]),
         y=Axis("Hit rate", format="percent", limits=(0.0, 1.0)),
         layers=tuple(layers),
@@ -163,7 +167,9 @@ def _categories(names: Sequence[str], label: str = "") -> Axis:
 
 
 def _methods(evaluation: ProbeEvaluation, manifest: ProbeManifest) -> Figure:
-    shown = [row for row in evaluation.rows if row.name not in ("random", "majority")]
+    scores = {f"member:{name}" for name in SCORES}
+    left = ("member:", "random", "majority")
+    shown = [row for row in evaluation.rows if row.name in scores or not row.name.startswith(left)]
     chance = next((row.precision for row in evaluation.rows if row.name == "random"), None)
     layers, rows = [], []
     for colour, (what, beside) in enumerate((("precision", -0.1), ("recall", 0.1))):
@@ -282,9 +288,7 @@ def _targets(manifest: ProbeManifest, summary: ProbeSummary) -> Figure | None:
     return Figure(
         name="targets",
         title="Hit rate by model size" if by_size else "Hit rate by model",
-        caption=sentences(
-            "The share of questions whose word, or letter, came back, with 95% intervals.", made(manifest, None)
-        ),
+        caption=sentences(SHARE, made(manifest, None)),
         x=x,
         y=Axis("Hit rate", format="percent", limits=(0.0, 1.0)),
         layers=tuple(layers),
@@ -296,23 +300,24 @@ def _targets(manifest: ProbeManifest, summary: ProbeSummary) -> Figure | None:
 
 
 def _outcomes(manifest: ProbeManifest, summary: ProbeSummary) -> Figure | None:
-    shown = [one for one in _shown(summary) if one.questions and one.method != "decop"]
+    shown = [one for one in _shown(summary) if sum(one.outcomes.values()) and one.method != "decop"]
     if not shown:
         return None
     layers, rows = [], []
     width = 0.8 / len(shown)
     for colour, one in enumerate(shown):
         counts = [one.outcomes.get(name, 0) for name in OUTCOMES]
+        asked = sum(counts)
         left = [place - 0.4 + width * colour for place in range(len(counts))]
         data = pl.DataFrame(
             {
-                "x0": left, "x1": [at + 0.92 * width for at in left], "y": [count / one.questions for count in counts],
+                "x0": left, "x1": [at + 0.92 * width for at in left], "y": [count / asked for count in counts],
             },
             schema=dict.fromkeys(("x0", "x1", "y"), pl.Float64),
         )  # fmt: skip
         layers.append(Layer("bars", data, title_of(one.name), colour))
         rows += [
-            {"method": title_of(one.name), "outcome": name, "questions": count, "share": count / one.questions}
+            {"method": title_of(one.name), "outcome": name, "questions": count, "share": count / asked}
             for name, count in zip(OUTCOMES, counts, strict=True)
         ]
     return Figure(

@@ -10,6 +10,8 @@ from typing import Any
 from markupsafe import Markup
 
 from rote.corpus.texts import LabelledText
+from rote.probes.completion import after, split
+from rote.probes.reading import key
 from rote.report.keys import keyed
 from rote.report.page.blocks import escaped
 from rote.report.text import numbers
@@ -180,15 +182,9 @@ def _completion(
     """What the model went on with beside the truth, with the words that both have in the same order."""
     if not rows:
         return None
-    row, template = rows[0], str(manifest.prompts.get("complete", "{}"))
+    row = rows[0]
     known = keyed({name: row[name] for name in ("common", "words")}, f"questions/{row['row']}")
-    before, _, after = template.partition("{}")
-    prefix = (
-        (row["prompt"] or "").removeprefix(before).removesuffix(after)
-        if after
-        else (row["prompt"] or "")[len(before) :]
-    )
-    truth = text.text.strip().removeprefix(prefix.strip()).strip()
+    truth = _follows(text, manifest.prefix_words)
     answer = row["answer"] or ""
     length = keyed(len(answer), f"questions/{row['row']}/length")
     left, right = marked_words(truth[: limits.completion], answer[: limits.completion])
@@ -202,6 +198,14 @@ def _completion(
     }
 
 
+def _follows(text: LabelledText, count: int) -> str:
+    """What follows the prefix of a text."""
+    if text.prefix is not None:
+        return after(text.text, text.prefix) or ""
+    parts = split(text.text, count)
+    return "" if parts is None else parts[1]
+
+
 Pieces = list[tuple[bool, str]]
 
 
@@ -210,7 +214,7 @@ def marked_words(truth: str, answer: str) -> tuple[Pieces, Pieces]:
     from rapidfuzz.distance import LCSseq
 
     parts = [re.findall(r"\s*\S+\s*", numbers.literal(text)) for text in (truth, answer)]
-    bare = [[re.sub(r"\W", "", word).casefold() or word.strip() for word in words] for words in parts]
+    bare = [[key(word) or word.strip() for word in words] for words in parts]
     same: tuple[set[int], set[int]] = (set(), set())
     for block in LCSseq.opcodes(*bare):
         if block.tag == "equal":

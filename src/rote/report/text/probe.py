@@ -147,8 +147,8 @@ def lede(manifest: ProbeManifest, summary: ProbeSummary) -> list[str]:
     if evaluation is None:
         why = numbers.name(summary.not_evaluated) if summary.not_evaluated else ""
         unknown = (
-            "So it is not known how many passages that the model never saw would be flagged as well; give texts with "
-            "labels, or some that it cannot have seen."
+            "How many passages that the model never saw would be flagged as well is not known: give texts with labels, "
+            "and some that it cannot have seen among them."
         )
         return [*said, " ".join(filter(None, [why, unknown])), NO_PROOF]
     said.append(base_rate(evaluation, first))
@@ -180,7 +180,10 @@ def base_rate(evaluation: ProbeEvaluation, first: Probed) -> str:
     unseen = derived(row.false_positives + row.true_negatives, f"base/{evaluation.target}/unseen", row.false_positives)
     words = ""
     if first.by_label is not None and "non-member" in first.by_label:
-        words = f"; {share_with_interval(first.by_label['non-member'])} of the answers about them were hits"
+        unseen_rate = share_with_interval(first.by_label["non-member"])
+        words = f"; {unseen_rate} of " + (
+            "what follows in them came back" if first.value == "words" else "the answers about them were hits"
+        )
     return (
         f"The base rate: of {numbers.counted(unseen, 'passage')} that the model had not seen, "
         f"{numbers.count(row.false_positives)} {'was' if row.false_positives == 1 else 'were'} flagged by "
@@ -217,8 +220,7 @@ def _texts(evaluation: ProbeEvaluation) -> int:
 
 def rule(manifest: ProbeManifest) -> str:
     """How answers were matched; it stands beside every result."""
-    plurals = "Singular and plural count as one." if manifest.plurals else "Singular and plural are different words."
-    return f"{mark(manifest.rule, numbers.literal(manifest.rule), 'text')} {plurals}"
+    return mark(manifest.rule, numbers.literal(manifest.rule), "text")
 
 
 def subset(evaluation: ProbeEvaluation) -> str:

@@ -76,7 +76,7 @@ def estimates(found: Sequence[Estimate]) -> MemberTable:
     rows = [
         [
             numbers.name(one.name), ROLES[str(one.role)],
-            numbers.MISSING if one.method is None else numbers.name(one.method), numbers.count(one.questions),
+            numbers.name(one.method), numbers.count(one.questions),
             numbers.count(one.known), numbers.count(one.prompt_tokens), numbers.count(one.answer_tokens),
             numbers.dollars(one.cost), numbers.dollars(one.formula),
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rote.probes.options import Outcome
+from rote.report.keys import derived
 from rote.report.text import numbers
 from rote.report.text.member import area, scored, signed
 from rote.report.text.membertables import MemberTable
@@ -91,20 +92,19 @@ def probed(manifest: ProbeManifest, summary: ProbeSummary) -> MemberTable:
         ]
         for one in summary.probed
     ]  # fmt: skip
-    told = "; ".join(
-        numbers.literal(why) for why in dict.fromkeys(str(w) for one in summary.probed for w in one.without)
-    )
+    told = "; ".join(dict.fromkeys(numbers.literal(str(why)) for one in summary.probed for why in one.without))
     without = (
         f" Nothing was asked about some passages: {told}. Without a word to ask for, none is flagged." if told else ""
     )
     return MemberTable(
         "what came back",
-        (*_of(manifest), "method", "passages", "flagged", "questions", "hit rate", "mean score"),
+        (*_of(manifest), "method", "passages", "flagged", "answers", "hit rate", "mean score"),
         rows,
         caption=(
-            "Hit rate: the share of questions whose word, or letter, came back, with its 95% interval; – of prefix "
-            "completion, whose score is the number of words in common. Mean score: over passages, of hits, of words, "
-            f"or of the share of orders in which the original was picked.{without}"
+            "Hit rate: the share of answers that named the word, or the letter, with its 95% interval, which knows "
+            "that answers about one passage are alike; – of prefix completion, whose score is the number of words in "
+            "common. Mean score: over passages, of hits, of words, or of the share of orders in which the original was "
+            f"picked. Errors are no answers.{without}"
         ),
         words=1 + _several(manifest),
     )
@@ -120,22 +120,22 @@ def outcomes(manifest: ProbeManifest, summary: ProbeSummary) -> MemberTable:
     """Outcomes of questions, by method and target."""
     rows = [
         [
-            *_about(manifest, one.target), title_of(one.name), numbers.count(one.questions),
-            *(_outcome(one.outcomes, name) for name in OUTCOMES),
+            *_about(manifest, one.target), title_of(one.name),
+            numbers.count(derived(sum(one.outcomes.values()), f"probed/{place}/asked", one.questions)),
+            *(numbers.count(one.outcomes.get(name)) for name in OUTCOMES),
         ]
-        for one in summary.probed
+        for place, one in enumerate(summary.probed)
     ]  # fmt: skip
     return MemberTable(
         "how questions ended",
         (*_of(manifest), "method", "questions", *HEADS.values()),
         rows,
-        caption=" ".join(f"{HEADS[name].capitalize()}: {meaning}." for name, meaning in OUTCOMES.items()),
+        caption=(
+            " ".join(f"{HEADS[name].capitalize()}: {meaning}." for name, meaning in OUTCOMES.items())
+            + " Of prefix completion, a hit is all of what follows, word for word."
+        ),
         words=1 + _several(manifest),
     )
-
-
-def _outcome(found: dict[Outcome, int], name: Outcome) -> str:
-    return numbers.count(found[name]) if name in found else numbers.MISSING
 
 
 def by_label(manifest: ProbeManifest, summary: ProbeSummary) -> MemberTable | None:
@@ -156,7 +156,10 @@ def by_label(manifest: ProbeManifest, summary: ProbeSummary) -> MemberTable | No
         "hit rate by label",
         (*_of(manifest), "method", *(f"{label}s" for label in labels)),
         rows,
-        caption="With 95% intervals. That of non-members is what guessing and common knowledge come to.",
+        caption=(
+            "With 95% intervals. That of non-members is what guessing and common knowledge come to. Of prefix "
+            "completion: the mean share of what follows that came back."
+        ),
         words=1 + _several(manifest),
     )
 
