@@ -118,18 +118,19 @@ def test_all_methods_are_held_against_the_same_texts(made: tuple[Any, ...]) -> N
     assert again[1].equals(verdicts)
 
 
-def test_thresholds_are_chosen_on_other_parts(made: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize("size", [1, 4])
+def test_thresholds_are_chosen_on_other_parts(made: tuple[Any, ...], size: int) -> None:
     labels, words, _, right, _, _ = made
     full = [one or 0 for one in words]
     chosen, questions = hits(full)
-    groups = [f"group {place // 4}" for place in range(80)]
+    groups = [f"group {place // 4}" if size == 4 else None for place in range(80)]
     named = texts(labels, group=groups)
     summary, verdicts = summed(
         manifest(methods=["cloze", "decop"], hits=None), named, chosen, questions + choices(right)
     )
-    assert evaluated(summary).groups == 20
+    assert evaluated(summary).groups == (20 if size == 4 else None)
     member = np.array(labels)
-    part = deal(Texts(member, np.arange(80) // 4, grouped=True), 0)
+    part = deal(Texts(member, np.arange(80) // size, grouped=size == 4), 0)
     assert part is not None
     for name, scores, least in (("prob", full, 1.0), ("decop", [one / 24 for one in right], 0.0)):
         at = verdicts.filter(pl.col("name") == name)["threshold"].to_list()
@@ -202,6 +203,29 @@ def test_the_regressions_threshold_is_where_it_says_one_half() -> None:
     assert ((values >= at) == called).all()
     assert logistic(-values, member) == NOTHING
     assert logistic(np.zeros(250), member) == NOTHING
+
+
+def test_a_word_must_come_back() -> None:
+    """Where none does, the best threshold is not 0, which would flag everything."""
+    chosen, questions = hits([0] * 12)
+    summary, verdicts = summed(manifest(hits=None), texts([True] * 8 + [False] * 4), chosen, questions)
+    assert verdicts["flagged"].to_list() == [False] * 12
+    assert row(summary, "prob").threshold == "1 or more words"
+
+
+def test_a_text_without_a_label_has_the_threshold_of_its_group(made: tuple[Any, ...]) -> None:
+    labels, _, _, right, _, _ = made
+    groups = [*(f"group {place // 4}" for place in range(80)), "group 0", "another"]
+    summary, verdicts = summed(
+        manifest(methods=["decop"]), texts([*labels, None, None], group=groups), [], choices([*right, 12, 12])
+    )
+    at = verdicts["threshold"].to_list()
+    assert at[80] == at[0]
+    seen, unseen = (
+        [one / 24 for one, label in zip(right, labels, strict=False) if label is own] for own in (True, False)
+    )
+    assert at[81] == pytest.approx(slow_member.threshold(seen, unseen))
+    assert evaluated(summary).unlabelled == 2
 
 
 def test_a_picked_word_flags_when_it_comes_back() -> None:

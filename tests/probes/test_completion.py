@@ -91,6 +91,11 @@ def test_a_completion_is_judged(answer: Answer, outcome: str, shared: int | None
     assert (judged.outcome, found) == (outcome, shared)
 
 
+def test_a_prefix_that_is_said_again_counts_for_nothing() -> None:
+    judged, found = judge_completion(Answer(text="The cat and the hat, sat."), "The cat and the", "the cat sat")
+    assert (judged.outcome, found) == ("miss", 1)
+
+
 # --- DE-COP
 
 

@@ -71,7 +71,8 @@ _SOFTLY = (
 )
 _NO_WORD = (
     r"(?!(?:not|missing|hidden|masked|because|without|unknown|unclear|given|based|in|from|that|which|what|here|behind|"
-    r"going|difficult|hard|impossible|replaced|covered|being|supposed|meant|filled|likely|probably|to)\b)"
+    r"going|difficult|hard|impossible|replaced|covered|being|supposed|meant|filled|likely|probably|to|"
+    r"an?\s+(?:proper\s+)?(?:name|noun|verb|adjective|adverb|person|place|character|word))\b)"
 )
 _VERB = r"(?:is|was|be|are|(?:replaced|filled(?:\s+in)?)\s+(?:with|by))"
 _STATED = re.compile(
@@ -123,7 +124,7 @@ _SOFT = re.compile(
     r"\b(?:impossible|unable|not\s+possible|difficult|hard)\s+to\s+(?:determine|say|know|tell|identify|guess|infer)\b",
     re.I,
 )
-TAGGED = "in tags"
+TAGGED, FIRST_LINE = "in tags", "on the first line by itself"
 
 EARLY = 300
 """A refusal is one if it stands within so many characters of an answer's beginning."""
@@ -267,12 +268,15 @@ def _unlabelled(text: str) -> Said:
         text = text[civil.end() :]
     if (word := alone(text)) is not None:
         return Said(word, "one word")
+    declines, own = _HARD.search(text[:EARLY]), _lines(text)
+    if own is not None and own.how == FIRST_LINE and not declines:
+        return own
     short = len(text.split()) <= SENTENCE
     if short and (said := _stated(text, _STATED)) is not None:
         return said
-    if _HARD.search(text[:EARLY]):
+    if declines:
         return Said(None, "declines", "refusal")
-    for way in (_marked(text, _STRONG, "in bold"), _lines(text)):
+    for way in (_marked(text, _STRONG, "in bold"), own):
         if way is not None:
             return way
     if short:
@@ -357,8 +361,9 @@ def _lines(text: str) -> Said | None:
     own = [None if line.rstrip(" *_").endswith(":") else alone(line) for line in lines]
     if len({key(word) for word in own if word is not None}) > 1:
         return Said(None, "several words are named", "malformed")
-    ends = [word for word in (own[0], own[-1]) if word is not None]
-    return Said(ends[0], "on a line of its own") if ends else None
+    if own[0] is not None:
+        return Said(own[0], FIRST_LINE)
+    return None if own[-1] is None else Said(own[-1], "on the last line by itself")
 
 
 def _line(text: str, *, last: bool) -> str:
