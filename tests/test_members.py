@@ -60,6 +60,16 @@ def test_the_script_makes_the_bundled_file(tmp_path: Path) -> None:
     assert BUNDLED_SET.stat().st_size < 250_000
 
 
+def test_a_part_of_it_is_asked_about(tmp_path: Path, lines: list[dict[str, Any]]) -> None:
+    members.write(tmp_path / "passages.jsonl", members.few())
+    assert (tmp_path / "passages.jsonl").read_bytes() == (ROOT / "src/rote/data/passages.jsonl").read_bytes()
+    part = members.few()
+    assert all(entry in lines for entry in part)
+    counts = Counter(entry["repetitions"] for entry in part)
+    assert counts == {0: 54} | dict.fromkeys((1, 2, 4, 8, 16, 32, 64, 128, 256), 6)
+    assert len({entry["id"] for entry in part}) == len(part)
+
+
 def test_there_are_as_many_non_members_as_members_in_every_book(lines: list[dict[str, Any]]) -> None:
     counts = Counter((place(entry)[0], entry["label"]) for entry in lines)
     assert len(lines) == 432

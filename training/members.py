@@ -1,6 +1,7 @@
 """Make the bundled set of members and non-members: passages that the bundled model saw, and others that it never did.
 
     python -m training.members --out src/rote/data/members.jsonl
+    python -m training.members --few --out src/rote/data/passages.jsonl
 
 Members are the ladder's passages, each seen as often as it says. Non-members are those of its passages that were seen 0
 times, and passages cut in the same way from the last fifths of the same books, which were never seen; of every book as
@@ -73,6 +74,20 @@ def members() -> list[Line]:
     return sorted(lines, key=lambda entry: str(entry["id"]))
 
 
+def few(each: int = 2) -> list[Line]:
+    """A part of the bundled set, to be asked about: of each book and each number of repetitions so many, and of each
+    book as many that were never seen, evenly spaced."""
+    own: dict[tuple[str, int], list[Line]] = {}
+    for entry in members():
+        own.setdefault((entry["id"].rpartition("-")[0], entry["repetitions"]), []).append(entry)
+    levels = len({repetitions for _, repetitions in own}) - 1
+    found = []
+    for (_, repetitions), lines in own.items():
+        count = each if repetitions else each * levels
+        found += [lines[(2 * place + 1) * len(lines) // (2 * count)] for place in range(count)]
+    return sorted(found, key=lambda entry: str(entry["id"]))
+
+
 def held_out(gatsby: int = 200, tail: int = 130) -> list[Line]:
     """Other passages that were never seen, none of them in the bundled set: of Gatsby, and of each last fifth.
 
@@ -103,8 +118,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="file of JSON lines")
     parser.add_argument("--held-out", action="store_true", help="write the other passages that were never seen instead")
+    parser.add_argument("--few", action="store_true", help="write a part of the set instead, a quarter of it")
     options = parser.parse_args()
-    lines = held_out() if options.held_out else members()
+    lines = held_out() if options.held_out else few() if options.few else members()
     write(options.out, lines)
     print(f"{len(lines)} passages, {sum(entry['label'] for entry in lines)} of them members, in {options.out}")
 
