@@ -41,7 +41,7 @@ def serve(ours: Connection) -> None:
         ours.send(server.model)
         while ours.recv():
             ours.send((len(server.requests), server.refused, server.most_flying))
-            for kept in (server.requests, server.headers, server.times):
+            for kept in (server.requests, server.headers, server.times, server.beside):
                 kept.clear()
             server.refused = server.most_flying = 0
 

@@ -70,6 +70,7 @@ class ChatServer:
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.times: list[float] = []
+        self.beside: list[int] = []  # how many others were on their way when each came in
         self.models = ["tiny-chat", "tiny-base"]
         self.flying = self.most_flying = self.refused = self.answered = self.gone = 0
         self._loop = asyncio.new_event_loop()
@@ -132,6 +133,7 @@ class ChatServer:
         self.requests.append(body)
         self.headers.append(headers)
         self.times.append(time.monotonic())
+        self.beside.append(self.flying)
         self.flying += 1
         self.most_flying = max(self.most_flying, self.flying)
         try:

@@ -70,6 +70,7 @@ def refused(misbehave: Misbehave, *words: str, requests: int = 1, name: str = ""
         ("https://api.example.com/v1/org/model-7b:free", "https://api.example.com/v1", "org/model-7b:free"),
         ("http://10.0.0.7/a/v1/b/v1/model/", "http://10.0.0.7/a/v1/b/v1", "model"),
         ("HTTP://[::1]:80/v1/m", "HTTP://[::1]:80/v1", "m"),
+        ("http://localhost/v1//models/chat", "http://localhost/v1", "/models/chat"),
     ],
 )
 def test_an_address_ends_with_the_name_of_the_model(name: str, base: str, model: str) -> None:
@@ -407,6 +408,10 @@ def test_what_is_no_such_server_is_told() -> None:
     page = Instead(body=b"<!doctype html><title>My site</title>")
     told = refused(failing(99, page), "an HTML page (My site)", "is the base URL of an OpenAI-compatible", requests=9)
     assert "HTTP 200" in told
+
+
+def test_a_server_that_fails_at_everything_is_told() -> None:
+    refused(failing(99, Instead(status=500, body=b"oops")), "fails at every question", "'tiny-chat'", requests=9)
 
 
 # --- what is asked again

@@ -182,7 +182,7 @@ def load_chat(name: str | Path, endpoint: Endpoint = Endpoint(), options: ModelO
 def _address(url: str) -> tuple[str, str]:
     """The base URL, and the model's name: what stands behind the last /v1/."""
     base, slash, model = url.rpartition("/v1/")
-    model = model.rstrip("/")
+    model = model.rstrip("/")  # of a folder, as some servers name their models: .../v1//path/of/it
     if not slash or not model or model.endswith("chat/completions"):
         raise InputError(
             f"{_without_secrets(url)!r} does not say where the address ends and the model's name begins: write {FORM}; "

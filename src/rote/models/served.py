@@ -145,6 +145,10 @@ class ServedChat:
             return f"{base} cannot be reached: {why}. Check that the server runs, and that this is its address."
         if self._proven:
             return f"{base} answers no more: {why}. Run the same command again when it does."
+        if status is not None and status >= 500:
+            return (
+                f"{base} fails at every question: {why}. Its log says why; check the model's name, {self.name!r}, too."
+            )
         return f"{base} does not answer: {why}. Check that this is the base URL of an OpenAI-compatible server."
 
     def _known(self) -> str:
