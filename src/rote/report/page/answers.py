@@ -80,7 +80,7 @@ def _said(row: Row) -> str:
     """A verdict in words."""
     own = keyed({name: row[name] for name in ("value", "hits", "questions")}, f"verdicts/{row['row']}")
     name = row["name"]
-    if own["value"] is None:
+    if row["without"] is not None:
         return f"{title_of(name)}: {numbers.literal(row['without'] or 'no score')}"
     told = {
         "prefix": f"{numbers.counted(own['value'], 'word')} in common",
