@@ -174,3 +174,33 @@ def test_it_fits_a_window_of_80_columns(
     assert max(map(len, told)) <= 80
     assert " questions to ask, for at most $" in told[0]
     assert told[-1] == "Nothing was asked: give --yes."
+
+
+PASSAGE = '{"text": "Maren sat on the quay at dusk and counted seventeen crooked lanterns.", "label": true}\n'
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--hits", "auto"], "questions to ask; no price is known."),
+        (["--price", "2.5,10", "--header", "X-Project: lanterns", "--body", '{"top_k": 1}'], "for at most $0.0"),
+        (["--method", "decop", "--paraphraser", "http://localhost:9/v1/org/other"], " other "),
+        (["--method", "slot", "--picker", "http://localhost:9/v1/org/other"], " other "),
+    ],
+    ids=lambda one: one[0] if isinstance(one, list) else "",
+)
+def test_the_command_says_what_it_would_ask(tmp_path: Path, options: list[str], told: str) -> None:
+    (tmp_path / "passages.jsonl").write_text(PASSAGE)
+    served = ["--target", "http://localhost:9/v1/org/chat", "--dry-run", "--out", tmp_path / "run"]
+    said = rote_here("probe", tmp_path / "passages.jsonl", *served, *options)
+    assert said.code == 0, said.err
+    assert told in said.out
+    assert " chat " in said.out
+    assert said.out.splitlines()[-1] == "nothing was asked, as this is a dry run."
+
+
+def test_hits_are_a_number_or_chosen(tmp_path: Path) -> None:
+    (tmp_path / "passages.jsonl").write_text(PASSAGE)
+    said = rote_here("probe", tmp_path / "passages.jsonl", "--target", "http://localhost:9/v1/chat", "--hits", "some")
+    assert said.code == 1
+    assert said.err.strip().endswith("--hits some: give a whole number, or auto.")

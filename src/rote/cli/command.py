@@ -187,7 +187,11 @@ def _put_together(of: str, known: tuple[Item, ...], given: Mapping[Item, Any], a
     if (flag is not None and flag in given) or (flag is None and own):
         asked[of] = made = type(group)(**own)
         for name, value in own.items():
-            if getattr(made, name) != value:  # set aside without a word, as a default would be
+            kept = getattr(made, name)
+            if kept != value and kept in (
+                None,
+                getattr(group, name),
+            ):  # set aside without a word, as a default would be
                 beside = ", ".join(argument(other, said) for other, said in own.items() if other != name)
                 raise InputError(f"{argument(name, value)} changes nothing beside {beside}; leave it out.")
 

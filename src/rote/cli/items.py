@@ -165,7 +165,8 @@ def kind_of(item: Item) -> Any:
 
 def shown_default(item: Item) -> str:
     """What the help says of the default."""
-    if item.option.default or item.default is None or item.default is False or item.required:
+    nothing = item.default is None or item.default is False or item.default in ((), {})
+    if item.option.default or nothing or item.required:
         return item.option.default
     text = f"{item.default:g}" if isinstance(item.default, float) else str(item.default)
     return text.replace("\n", r"\n")

@@ -62,6 +62,13 @@ def typed_methods(text: str) -> tuple[Method, ...]:
     return tuple(dict.fromkeys(parts))  # type: ignore[arg-type]
 
 
+def typed_hits(text: str) -> int:
+    """A number on a command line."""
+    if not text.isascii() or not text.isdigit():
+        raise ValueError("give a whole number, or auto.")
+    return int(text)
+
+
 @dataclass(frozen=True, kw_only=True)
 class DryRun:
     """What would be asked, and what it would cost: nothing was asked. `reason`: why, and how to go on."""
@@ -94,7 +101,9 @@ def probe(
     ] = ("cloze",),
     reference: Annotated[
         str | Path | WordReference | None,
-        Option("Model that says which words surprise: masked, or causal.", default="the bundled masked model"),
+        Option(
+            "Model that says which words surprise: masked, or causal.", default="the bundled masked model", parse=str
+        ),
     ] = None,
     filter: Annotated[
         Chat | Sequence[Chat],
@@ -107,15 +116,19 @@ def probe(
     ] = ("passage"),
     hits: Annotated[
         int | None,
-        Option("Words that must come back for a passage to be flagged; auto: chosen on other texts.", none="auto"),
+        Option(
+            "Words that must come back for a passage to be flagged; auto: chosen on other texts.",
+            none="auto",
+            parse=typed_hits,
+        ),
     ] = 2,
     plurals: Annotated[bool, Option("A regular plural of a word counts as the word, and the other way round.")] = False,
     prefix_words: Annotated[int, Option("First words of a passage that are to be completed.")] = 50,
     paraphraser: Annotated[
-        Chat | None, Option("Chat model that writes DE-COP's paraphrases.", default="the first target")
+        Chat | None, Option("Chat model that writes DE-COP's paraphrases.", default="the first target", parse=str)
     ] = None,
     picker: Annotated[
-        Chat | None, Option("Chat model that picks the words of TS-slot.", default="the first target")
+        Chat | None, Option("Chat model that picks the words of TS-slot.", default="the first target", parse=str)
     ] = None,
     index: Annotated[str | Path | None, Option("Index of a corpus, to choose rare words by.", parse=typed_path)] = None,
     membership: Annotated[

@@ -92,7 +92,9 @@ def probed(manifest: ProbeManifest, summary: ProbeSummary) -> MemberTable:
         ]
         for one in summary.probed
     ]  # fmt: skip
-    told = "; ".join(dict.fromkeys(numbers.literal(str(why)) for one in summary.probed for why in one.without))
+    told = "; ".join(
+        numbers.literal(why) for why in dict.fromkeys(str(w) for one in summary.probed for w in one.without)
+    )
     without = (
         f" Nothing was asked about some passages: {told}. Without a word to ask for, none is flagged." if told else ""
     )
