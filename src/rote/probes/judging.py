@@ -112,6 +112,8 @@ _LONE = re.compile(rf"\W{{0,8}}([{LETTERS}])\W{{0,8}}", re.I)
 _LETTER = re.compile(
     r"\b(?i:answer|option|passage|choice|letter|text|version|it)\b(?i:\s+(?:is|would\s+be|must\s+be|should\s+be))?[\s:=]*"
     rf"(?i:option|passage|letter|choice)?[\s:\"'“*_`(<\[]{{0,8}}([{LETTERS}])(?![\w'’])|"
+    r"\b(?i:answer|option|passage|choice|letter|text|version|one)\b[^.!?\n;]{0,80}?\b(?:is|was|be):?[\s\"'“*_`(<\[]{1,8}"
+    rf"(?i:(?:option|passage|letter|choice)\s)?([{LETTERS}])(?![\w'’])|"
     rf"^[^\w\n]{{0,6}}([{LETTERS}])[^\w\s]{{0,3}}(?:[.):\]>]|$)|"
     rf"\*\*\W?([{LETTERS}])\b[^*\n]{{0,80}}\*\*|[(<\[]([{LETTERS}])[)>\]]",
     re.M,

@@ -37,7 +37,8 @@ _GOES_ON = re.compile(
 )
 _ASIDE = re.compile(r"\s*(?:\(|[-–—:]+\s|\s[-–—]+)")
 _OTHER = re.compile(
-    rf"\s*[,;/|]?\s*(?:or|and|nor|&|/|\||vs\.?)(?!\w)|\s*/|\s*[,;]\s*{_OPEN}{WORD}{_CLOSE}\s*(?:[,;.]|$)", re.I
+    rf"\s*(?:\([^()\n]{{0,60}}\)\s*)?[,;/|]?\s*(?:or|and|nor|&|/|\||vs\.?)(?!\w)|\s*/|\s*[,;]\s*{_OPEN}{WORD}{_CLOSE}\s*(?:[,;.]|$)",
+    re.I,
 )
 _STOP = re.compile(r"\s*[.!?;,…]+")
 
@@ -121,7 +122,7 @@ _SOFT = re.compile(
     r"\bI(?:\s+do\s+not|\s+don['’]t)\s+(?:know|recall|remember|recogni[sz]e|have)\b|\bI(?:\s+am|['’]m)\s+(?:not|un)\s?(?:sure|certain|familiar)\b|"
     r"\b(?:cannot|can['’]t|can\s+not|could\s+not)\s+be\s+(?:determined|known|inferred|identified)\b|"
     r"\b(?:not\s+enough|insufficient|without\s+(?:more|further|additional))\s+(?:context|information|details)\b|"
-    r"\b(?:impossible|unable|not\s+possible|difficult|hard)\s+to\s+(?:determine|say|know|tell|identify|guess|infer)\b",
+    r"\b(?:impossible|unable|not\s+possible|difficult|hard)\s+to\s+(?:determine|say|know|tell|identify|infer)\b",
     re.I,
 )
 TAGGED, FIRST_LINE = "in tags", "on the first line by itself"
