@@ -191,7 +191,7 @@ PASSAGE = '{"text": "Maren sat on the quay at dusk and counted seventeen crooked
 )
 def test_the_command_says_what_it_would_ask(tmp_path: Path, options: list[str], told: str) -> None:
     (tmp_path / "passages.jsonl").write_text(PASSAGE)
-    served = ["--target", "http://localhost:9/v1/org/chat", "--dry-run", "--out", tmp_path / "run"]
+    served: list[str | Path] = ["--target", "http://localhost:9/v1/org/chat", "--dry-run", "--out", tmp_path / "run"]
     said = rote_here("probe", tmp_path / "passages.jsonl", *served, *options)
     assert said.code == 0, said.err
     assert told in said.out
