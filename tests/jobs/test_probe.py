@@ -51,7 +51,7 @@ def knows(known: list[str]) -> Callable[[str], str]:
             start = prompt.split("\n\n", 1)[1]
             return next((text[len(start) :] for text in known if text.startswith(start)), "and so they did not.")
         if "tells the most" in prompt:
-            return max(re.findall(r"\w+", prompt.split("\n\n", 1)[1]), key=len)
+            return str(max(re.findall(r"\w+", prompt.split("\n\n", 1)[1]), key=len))
         passage = prompt.rsplit("Passage: ", 1)[-1].removesuffix("\nAnswer:").split("\n\n")[-1]
         before, after = passage.split(prompts.MASK)
         word = next(
