@@ -28,7 +28,7 @@ DATA = [
     *("alice.txt", "members.jsonl"),
     *(
         f"{folder}/{name}"
-        for folder in ("model", "masked")
+        for folder in ("model", "masked", "chat")
         for name in ("config.json", "model.safetensors", "tokenizer.json")
     ),
 ]

@@ -131,11 +131,11 @@ class Stream:
             texts, tokenizer.encode_batch([s.text for s in texts], add_special_tokens=False), strict=True
         ):
             tokens += [*encoding.ids, SEP]
-            words += [*(last + 1 + word for word in encoding.word_ids), 0]
+            words += [*(last + 1 + int(word or 0) for word in encoding.word_ids), 0]
             weights += [2.0 if stretch.document in LADDER_BOOKS else 1.0] * (len(encoding.ids) + 1)
             last = max(words[-2], last)
-        found = (torch.tensor(tokens), torch.tensor(words), torch.tensor(weights))
-        return cls(*(part.to(device) for part in found), last + 1)
+        every = torch.tensor(tokens, device=device), torch.tensor(words, device=device)
+        return cls(*every, torch.tensor(weights, device=device), last + 1)
 
     def rows(self, starts: Tensor, length: int, rates: Tensor) -> tuple[Tensor, Tensor]:
         """Windows with whole words masked, each word of a row with that row's probability; and the labels."""
@@ -170,7 +170,7 @@ def loss_on(model: ModernBertForMaskedLM, stream: Stream) -> tuple[float, float]
     last = len(stream.tokens) - WINDOW // 2
     starts = torch.arange(0, last, max(WINDOW // 4, last // MEASURED), device=device)
     total = right = count = 0.0
-    for some in starts.split(256):
+    for some in torch.split(starts, 256):
         inputs, labels = stream.rows(some, WINDOW // 2, torch.full((len(some),), 0.05, device=device))
         hidden = labels != -100
         logits = model(input_ids=inputs).logits[hidden].float()
