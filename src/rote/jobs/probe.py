@@ -240,10 +240,10 @@ def _refuse_masks(texts: Sequence[LabelledText]) -> None:
 
 
 def _refuse_others(target: Chat | Sequence[Chat], *, bundled: bool) -> None:
-    if bundled and several(target):
+    if bundled and several(target) and "bundled" not in map(str, several(target)):
         raise InputError(
-            "the bundled passages are labelled by what the bundled chat model saw, not by what this target did. Give "
-            "passages of your own."
+            f"the bundled passages are labelled by what the bundled chat model saw: give passages of your own, or "
+            f"{argument('target', 'bundled')} among the models."
         )
 
 
