@@ -197,6 +197,31 @@ def test_a_server_that_stops_costs_no_answer(tmp_path: Path) -> None:
         assert set(broken.prompts) == set(run.questions["prompt"])
 
 
+def test_what_was_not_answered_is_asked_again_by_the_same_command(tmp_path: Path) -> None:
+    """A server that stumbles over one passage: its questions are errors, until the server mends."""
+    said: dict[str, Any] = {"words": WORDS, "endpoint": rote.Endpoint(retries=0), "out": tmp_path / "r"}
+
+    def stumbles(number: int, body: dict[str, Any]) -> Instead | None:
+        return error(500, "out of order") if "Perpetua" in body["messages"][0]["content"] else None
+
+    with ChatServer(knows(SEEN), stumbles) as server:
+        first = rote.probe(TEXTS, target=server.model, **said)
+        assert isinstance(first, rote.Probe)
+        failed = first.questions.filter(pl.col("outcome") == "error")
+        assert set(failed["text"]) == {"seen-1"}
+        assert "out of order" in failed["why"][0]
+        with pytest.raises(rote.ModelError, match="out of order"):
+            rote.probe(TEXTS, target=server.model, **said)
+        assert rote.Probe(tmp_path / "r").seal.id == first.seal.id  # it is finished, as it was
+        server.misbehave = lambda number, body: None
+        before = len(server.requests)
+        last = rote.probe(TEXTS, target=server.model, **said)
+        assert isinstance(last, rote.Probe)
+        assert set(server.prompts[before:]) == set(failed["prompt"])
+        assert not last.questions.filter(pl.col("outcome") == "error").height
+        assert last.seal.before
+
+
 def test_a_paid_model_is_asked_only_with_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_KEY", "sk-" + "1" * 20)
     endpoint = rote.Endpoint(key="SHOP_KEY", price="2,10")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
@@ -43,7 +44,7 @@ from rote.store.membership import MemberView, texts_source
 from rote.store.outputs import IndexUse
 from rote.store.probe import Chosen, Estimate, ProbeManifest
 from rote.store.probing import CHOSEN_SCHEMA, QUESTIONS_SCHEMA, as_frame, begin, finish, text_lines
-from rote.store.seal import SEAL
+from rote.store.seal import SEAL, put_back
 
 if TYPE_CHECKING:  # torch is imported when it is needed: a command's options are read off its job without it
     from rote.jobs.probing import Setup
@@ -182,15 +183,18 @@ def probe(
     )  # fmt: skip
     manifest = _manifest(setup, texts_source(name, own), hits, beside)
     folder = named_folder(out, name, models["target", 0].identity().title)
-    with stopping(lambda: _left(folder)), locked(folder):
-        if (folder / SEAL).is_file():  # nothing is left to ask
+    kept = folder / "answers.sqlite" if answers is None else Path(answers)
+    with stopping(lambda: _left(folder)), locked(folder), ExitStack() as at_the_end:
+        if (folder / SEAL).is_file():
             refuse_if_different(read_json(folder / "manifest.json"), manifest, str(folder))
-            return _shown(Probe(folder), tell)
+            if not _lacks_answers(Probe(folder), kept):
+                return _shown(Probe(folder), tell)
+            at_the_end.callback(put_back, folder)  # where nothing comes of asking again, it is finished as it was
         begin(folder, manifest, text_lines(own))
         manifest = Probe(folder).manifest
         scored = read_words(folder, setup, SHARD)
         found, chosen = choose(setup, scored)
-        with Answers(folder / "answers.sqlite" if answers is None else Path(answers)) as store:
+        with Answers(kept) as store:
             expected = to_expect(setup, chosen.values(), store)
             if (reason := _why_dry(setup, max_cost, dry_run=dry_run)) is not None:
                 return DryRun(folder=folder, reason=reason, estimates=expected)
@@ -331,6 +335,11 @@ def _why_dry(setup: Setup, max_cost: float | None, *, dry_run: bool) -> str | No
             f"{argument('price')}: US dollars for a million prompt tokens and answer tokens, as in 2.5,10."
         )
     return None
+
+
+def _lacks_answers(run: Probe, kept: Path) -> bool:
+    """Whether some questions of a finished run had no answer: what failed for good is in the store with the others."""
+    return kept.is_file() and bool((run.questions["outcome"] == "error").any())
 
 
 def _left(folder: Path) -> str:
