@@ -259,6 +259,20 @@ def test_max_cost_counts_over_resumes(server: ChatServer, tmp_path: Path) -> Non
     assert spent.cost <= 100
 
 
+def test_membership_scores_stand_in_the_same_table(server: ChatServer, bundled: Any, tmp_path: Path) -> None:
+    rote.member(bundled, TEXTS, quick=True, out=tmp_path / "member")
+    run = rote.probe(TEXTS, target=server.model, words=WORDS, membership=tmp_path / "member", out=tmp_path / "r")
+    assert isinstance(run, rote.Probe)
+    (evaluation,) = run.summary.evaluations
+    rows = {row.name: row for row in evaluation.rows}
+    assert {"content", "person", "member:loss", "member:min_k_20", "random", "majority"} <= set(rows)
+    assert run.manifest.membership == rote.Membership(tmp_path / "member").seal.id
+    with pytest.raises(rote.InputError, match="membership.*none of the targets"):
+        rote.probe(TEXTS, target="bundled", words=WORDS, membership=tmp_path / "member", out=tmp_path / "s")
+    with pytest.raises(rote.InputError, match="membership.*rote member"):
+        rote.probe(TEXTS, target=server.model, words=WORDS, membership=run.folder, out=tmp_path / "s")
+
+
 KEY = "sk-verysecret-0123456789"
 
 

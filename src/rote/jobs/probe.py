@@ -19,6 +19,7 @@ from rote.jobs.open import Membership, Probe
 from rote.jobs.open import open as open_folder
 from rote.models.base import (
     BUNDLED_PASSAGES,
+    ChatModel,
     WordReference,
 )
 from rote.models.chat import Endpoint
@@ -42,7 +43,7 @@ from rote.store.files import FORMAT, locked, now, read_json
 from rote.store.manifest import made_with, refuse_if_different
 from rote.store.membership import MemberView, texts_source
 from rote.store.outputs import IndexUse
-from rote.store.probe import Chosen, Estimate, ProbeManifest
+from rote.store.probe import Chosen, Estimate, ProbeManifest, Role
 from rote.store.probing import CHOSEN_SCHEMA, QUESTIONS_SCHEMA, as_frame, begin, finish, text_lines
 from rote.store.seal import SEAL, put_back
 
@@ -172,6 +173,8 @@ def probe(
     beside = None if membership is None else _membership(membership)
     corpus = open_index_for(index, words, methods)
     models = load_models(target, filter, paraphraser, picker, methods, endpoint, device, tell)
+    if beside is not None:
+        _refuse_other_model(models, beside)
     surprised = reference_of(reference, words, methods, device, tell)
     from rote.jobs.probing import Asker, Setup, ask_all, choose, count_words, read_words, to_expect
     from rote.probes.words import tagger
@@ -256,6 +259,17 @@ def _membership(given: str | Path | Membership) -> MemberView:
     if not isinstance(run, Membership):
         raise InputError(f"{argument('membership')} must be the folder of a run of rote member; {given} holds another.")
     return run.view
+
+
+def _refuse_other_model(models: dict[tuple[Role, int], ChatModel], beside: MemberView) -> None:
+    """Membership scores are of one model. That a served target is that one can only be believed."""
+    own = [model.identity().model for (role, _), model in models.items() if role == "target"]
+    scored = beside.manifest.model
+    if all(each is not None and each.fingerprint != scored.fingerprint for each in own):
+        raise InputError(
+            f"{argument('membership')} is of {scored.title}, which is none of the targets: their scores say nothing of "
+            "each other. Give a run of rote member with a target's weights."
+        )
 
 
 def _manifest(setup: Setup, source: TextsSource, hits: int | None, beside: MemberView | None) -> ProbeManifest:

@@ -14,6 +14,7 @@ from rote.analysis.probe.rates import differences, filtered, positions, probed
 from rote.analysis.probe.thresholds import NOTHING
 from rote.analysis.probe.verdicts import Way, questions_of, verdicts, ways
 from rote.corpus.texts import LabelledText
+from rote.models.base import ChatIdentity
 from rote.progress import Progress
 from rote.store.files import FORMAT
 from rote.store.membership import MemberView
@@ -56,7 +57,8 @@ def summarise(
     for target in targets:
         own = table.filter(pl.col("target") == target)
         scores = {way.name: _values(own, way) for way in every}
-        held = evaluate(target, manifest, every, held_texts, scores, beside)
+        others = beside if _may_be(manifest.targets[target], membership) else {}
+        held = evaluate(target, manifest, every, held_texts, scores, others)
         found.append(held)
         parts += [_flagged(own, way, held.thresholds[way.name]) for way in every]
         progress("folds", target + 1, len(targets))
@@ -98,6 +100,13 @@ def summarise(
             spent=spent,
         ),
         table,
+    )
+
+
+def _may_be(target: ChatIdentity, membership: MemberView | None) -> bool:
+    """Whether membership scores may be of this model: nobody can tell of one that is served."""
+    return (
+        membership is None or target.model is None or target.model.fingerprint == membership.manifest.model.fingerprint
     )
 
 
