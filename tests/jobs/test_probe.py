@@ -197,6 +197,26 @@ def test_a_server_that_stops_costs_no_answer(tmp_path: Path) -> None:
         assert set(broken.prompts) == set(run.questions["prompt"])
 
 
+@pytest.mark.parametrize("method", ["cloze", "prefix", "decop", "slot"])
+def test_each_method_alone(method: Any, server: ChatServer, tmp_path: Path) -> None:
+    run = rote.probe(TEXTS[:4], target=server.model, method=(method,), words=WORDS, prefix_words=8, out=tmp_path / "r")
+    assert isinstance(run, rote.Probe)
+    assert {one.method for one in run.summary.probed} == {method}
+    assert (tmp_path / "r" / "report.html").is_file()
+
+
+def test_texts_for_validation_are_not_judged(server: ChatServer, tmp_path: Path) -> None:
+    """Whoever is told how many are flagged is told of how many, and rates of unseen texts are of the same ones."""
+    texts = [{**text, "split": "validation" if text["id"].endswith(("0", "1")) else "test"} for text in TEXTS]
+    run = rote.probe(texts, target=server.model, words=WORDS, hits=None, out=tmp_path / "r")
+    assert isinstance(run, rote.Probe)
+    one = next(each for each in run.summary.probed if each.name == "content")
+    assert (one.texts, one.judged, one.flagged) == (8, 4, 2)
+    from rote.report.text.probe import headline
+
+    assert "of 4 passages" in str(headline(run.manifest, run.summary)).replace("\u2068", "")
+
+
 def test_what_was_not_answered_is_asked_again_by_the_same_command(tmp_path: Path) -> None:
     """A server that stumbles over one passage: its questions are errors, until the server mends."""
     said: dict[str, Any] = {"words": WORDS, "endpoint": rote.Endpoint(retries=0), "out": tmp_path / "r"}
@@ -267,9 +287,9 @@ def test_membership_scores_stand_in_the_same_table(server: ChatServer, bundled: 
     rows = {row.name: row for row in evaluation.rows}
     assert {"content", "person", "member:loss", "member:min_k_20", "random", "majority"} <= set(rows)
     assert run.manifest.membership == rote.Membership(tmp_path / "member").seal.id
-    with pytest.raises(rote.InputError, match="membership.*none of the targets"):
+    with pytest.raises(rote.InputError, match=r"membership.*none of the targets"):
         rote.probe(TEXTS, target="bundled", words=WORDS, membership=tmp_path / "member", out=tmp_path / "s")
-    with pytest.raises(rote.InputError, match="membership.*rote member"):
+    with pytest.raises(rote.InputError, match=r"membership.*rote member"):
         rote.probe(TEXTS, target=server.model, words=WORDS, membership=run.folder, out=tmp_path / "s")
 
 
@@ -318,6 +338,7 @@ def test_killed_run_goes_on_and_no_key_is_written(tmp_path: Path) -> None:
         ({"method": ("guess",)}, "method"),
         ({"hits": 0}, "hits"),
         ({"target": ["SELF", "SELF"]}, "twice"),
+        ({"filter": "SELF"}, "target too"),
         ({"picker": "SELF"}, "picker"),
         ({"paraphraser": "SELF"}, "paraphraser"),
         ({"reference": "bundled"}, "reference"),
@@ -333,7 +354,7 @@ def test_what_cannot_be_asked_is_refused(
     changes: dict[str, Any], said: str, server: ChatServer, tmp_path: Path
 ) -> None:
     given: dict[str, Any] = {"texts": TEXTS, "target": "SELF", "words": WORDS, "out": tmp_path / "r", **changes}
-    for name in ("target", "picker", "paraphraser"):
+    for name in ("target", "filter", "picker", "paraphraser"):
         if name in given:
             own = given[name]
             given[name] = [server.model for _ in own] if isinstance(own, list) else server.model

@@ -196,7 +196,7 @@ def test_the_command_says_what_it_would_ask(tmp_path: Path, options: list[str], 
     assert said.code == 0, said.err
     assert told in said.out
     assert " chat " in said.out
-    assert said.out.splitlines()[-1] == "nothing was asked, as this is a dry run."
+    assert said.out.splitlines()[-1] == "Nothing was asked, as this is a dry run."
 
 
 def test_hits_are_a_number_or_chosen(tmp_path: Path) -> None:

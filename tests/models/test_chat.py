@@ -548,3 +548,17 @@ def test_what_is_no_name_is_refused() -> None:
         load_chat(3)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="endpoint must be"):
         load_chat("http://h/v1/m", "key")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["http://h/v1/x?api_key=sk-secret-123456", "http://h/v1/x#sk-secret-123456"])
+def test_no_key_is_part_of_a_models_name(name: str) -> None:
+    with pytest.raises(InputError, match="must have no") as told:
+        load_chat(name)
+    assert "sk-secret" not in str(told.value)
+
+
+def test_no_key_is_in_a_body() -> None:
+    with pytest.raises(InputError, match="called like a key") as told:
+        rote.Endpoint(body='{"api_key": "sk-secret-123456"}')
+    assert "sk-secret" not in str(told.value)
+    assert rote.Endpoint(body={"max_tokens": None, "max_completion_tokens": 9}).body

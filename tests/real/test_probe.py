@@ -92,9 +92,9 @@ def served(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
         server.wait(20)
 
 
-def test_cloze_prefix_and_filter_against_a_real_server(served: str, tmp_path: Path) -> None:
+def test_cloze_prefix_and_filter_against_a_real_server(served: str, folder: Path, tmp_path: Path) -> None:
     run = rote.probe(
-        TEXTS, target=served, filter=served, method=("cloze", "prefix"), prefix_words=12, unfiltered=True,
+        TEXTS, target=served, filter=str(folder), method=("cloze", "prefix"), prefix_words=12, unfiltered=True,
         words=rote.Words(select=("prob", "person"), most=2), endpoint=rote.Endpoint(concurrency=1, timeout=300),
         out=tmp_path / "run",
     )  # fmt: skip
@@ -107,7 +107,7 @@ def test_cloze_prefix_and_filter_against_a_real_server(served: str, tmp_path: Pa
     assert rows.filter(pl.col("method") == "prefix").height == len(TEXTS)
     assert run.summary.probed
     again = rote.probe(
-        TEXTS, target=served, filter=served, method=("cloze", "prefix"), prefix_words=12, unfiltered=True,
+        TEXTS, target=served, filter=str(folder), method=("cloze", "prefix"), prefix_words=12, unfiltered=True,
         words=rote.Words(select=("prob", "person"), most=2), endpoint=rote.Endpoint(concurrency=1, timeout=300),
         out=tmp_path / "run",
     )  # fmt: skip

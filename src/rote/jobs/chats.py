@@ -55,6 +55,11 @@ def load_models(
             raise InputError(f"{argument(name)} is for {argument('method', method)} alone: add it, or leave this out.")
     if len({str(each) for each in targets}) < len(targets):
         raise InputError(f"{argument('target')} names one model twice: nothing would differ. Give each once.")
+    if both := {str(each) for each in targets} & {str(each) for each in several(filters)}:
+        raise InputError(
+            f"{argument('filter')} {both.pop()!r} is a target too: it would drop what the target knows. Give a model "
+            "that has not read the texts."
+        )
     loaded: dict[Any, ChatModel] = {}
     for number, each in enumerate(wanted.values()):
         tell("loaded", number, len(wanted))

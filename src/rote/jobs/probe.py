@@ -175,6 +175,7 @@ def probe(
     models = load_models(target, filter, paraphraser, picker, methods, endpoint, device, tell)
     if beside is not None:
         _refuse_other_model(models, beside)
+        _refuse_other_texts(own, beside)
     surprised = reference_of(reference, words, methods, device, tell)
     from rote.jobs.probing import Asker, Setup, ask_all, choose, count_words, read_words, to_expect
     from rote.probes.words import tagger
@@ -272,6 +273,15 @@ def _refuse_other_model(models: dict[tuple[Role, int], ChatModel], beside: Membe
         )
 
 
+def _refuse_other_texts(texts: Sequence[LabelledText], beside: MemberView) -> None:
+    known = set(beside.rows["text"].to_list())
+    if not any(text.text in known for text in texts):
+        raise InputError(
+            f"{argument('membership')} has none of these texts. Give a run of rote member over the same ones, or leave "
+            "it out."
+        )
+
+
 def _manifest(setup: Setup, source: TextsSource, hits: int | None, beside: MemberView | None) -> ProbeManifest:
     words, texts = setup.words, setup.texts.values()
     identities = {place: model.identity() for place, model in setup.models.items()}
@@ -332,15 +342,15 @@ def _use(index: StoredIndex) -> IndexUse:
 def _why_dry(setup: Setup, max_cost: float | None, *, dry_run: bool) -> str | None:
     """Why nothing is asked for now; None where the models may be asked."""
     if dry_run:
-        return "nothing was asked, as this is a dry run."
+        return "Nothing was asked, as this is a dry run."
     paid = [model for model in setup.models.values() if model.paid]
     if not paid:
         return None
     name = paid[0].identity().title
     if max_cost is None:
         return (
-            f"{name} may cost money, so nothing was asked. Say with {argument('max_cost')} how many US dollars may be "
-            f"spent; where it is free, say so with {argument('price', '0,0')}."
+            f"{name} may cost money, so nothing was asked. Say with max_cost (--max-cost) how many US dollars may be "
+            "spent; where it is free, say so with a price (--price) of 0,0."
         )
     unknown = next((model.identity().title for model in paid if model.price is None), None)
     if unknown is not None:

@@ -34,6 +34,7 @@ OURS = ("model", "messages", "n", "stream")
 FORM = "http://localhost:8000/v1/MODEL: the address of the server up to /v1, and then the model's name"
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SEEDLESS = '{"seed": null}'
+KEYS = re.compile(r"(api|access|secret|private|auth)[_-]?(key|token)|authorization|password|secret|credential", re.I)
 SECRETIVE = re.compile(r"auth|key|token|secret|cookie|password|credential", re.IGNORECASE)
 
 
@@ -107,6 +108,11 @@ def _body(body: Any) -> dict[str, Any]:
     if not isinstance(body, Mapping | None):
         raise InputError(f"{argument('body')} must be a JSON object, as in {argument('body', SEEDLESS)}.")
     given = dict(body or {})
+    if any(KEYS.search(str(name)) for name in given):
+        raise InputError(
+            f"{argument('body')} has a field that is called like a key, and bodies are kept and shown: send a key with "
+            f"{argument('key')} or {argument('header')}."
+        )
     for name in OURS:
         if given.get(name) is not None:
             raise InputError(f"{argument('body')} cannot change {name!r}, which every question has of its own.")
@@ -187,6 +193,11 @@ def _address(url: str) -> tuple[str, str]:
         raise InputError(
             f"{_without_secrets(url)!r} does not say where the address ends and the model's name begins: write {FORM}; "
             "or a .toml file with url and name."
+        )
+    if "?" in model or "#" in model:
+        raise InputError(
+            f"the address {_without_secrets(url)!r} must have no ? or # in it, since addresses are kept and shown: "
+            f"send a key with {argument('key')} or {argument('header')}."
         )
     return _checked(f"{base}/v1"), model
 

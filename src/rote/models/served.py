@@ -143,6 +143,11 @@ class ServedChat:
             )
         if status is None and not reply.lost:
             return f"{base} cannot be reached: {why}. Check that the server runs, and that this is its address."
+        if status == 429:
+            return (
+                f"{base} takes no more questions for now ({why}). Wait, or ask fewer at once with "
+                f"{argument('concurrency', '1')}; then run the same command again."
+            )
         if self._proven:
             return f"{base} answers no more: {why}. Run the same command again when it does."
         if status is not None and status >= 500:

@@ -90,9 +90,11 @@ class Probed:
     `name`: the selector of words (prob, person ...), slot, prefix or decop; with `+filter`, only words that no filter
     guessed; `slot+class`: only picked nouns, verbs, adjectives and adverbs. `value`: what a text's score is: words that
     came back, words in the longest common subsequence, or the share of orders in which the original was picked.
-    `texts`: those with a score. `without`: texts that have none, and why. `questions`: answered ones; `outcomes` counts
-    errors too. `hit_rate`: of questions; of prefix: null. Rates by label and repetitions are of prefix the mean share
-    of the continuation's words that came back. Their intervals know that questions about a text are alike.
+    `texts`: those with a score. `without`: texts that nothing was asked about, and why: without a word to ask for, one
+    scores 0; any other has none. `judged`: texts that are flagged or not, `flagged` of them; those for validation are
+    neither, and no rate by label counts them. `questions`: answered ones; `outcomes` counts errors too.
+    `hit_rate`: of questions; of prefix: null. Rates by label and repetitions are of prefix the mean share of the
+    continuation's words that came back. Their intervals know that questions about a text are alike.
     """
 
     target: int
@@ -105,6 +107,7 @@ class Probed:
     outcomes: dict[Outcome, int]
     hit_rate: Measured | None
     mean: float | None
+    judged: int
     flagged: int | None
     by_label: dict[str, Measured] | None = None
     by_repetitions: list[HitsByRepetitions] | None = None

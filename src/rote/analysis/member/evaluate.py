@@ -29,6 +29,7 @@ from rote.analysis.member.measures import (
     auroc,
     called_rates,
     codes,
+    f_within,
     measured,
     roc,
     threshold,
@@ -174,14 +175,16 @@ def _rated(texts: Texts, scores: dict[str, Floats], called: dict[str, Bools], se
             return measured(float(truth[row, way]), drawn[:, row, way], units)
 
         area = of(0, texts.fewest)
+        precision = of(3, texts.units(called[name])) if called[name].any() else None
+        recall = of(4, members)
         ways[name] = Evaluated(
             name=name,
             auroc=area,
             tpr_1=of(1, members) if others >= 100 else None,
             tpr_01=of(2, members) if others >= 1000 else None,
-            precision=of(3, texts.units(called[name])) if called[name].any() else None,
-            recall=of(4, members),
-            f_beta=of(5, members),
+            precision=precision,
+            recall=recall,
+            f_beta=f_within(of(5, members), precision, recall),
         )
     for way, name in enumerate(scores):
         if name != "blind":

@@ -203,6 +203,17 @@ def measured(value: float, drawn: Floats, units: int) -> Measured:
     return Measured(value=value, interval=[float(low), float(high)])
 
 
+def f_within(f: Measured, precision: Measured | None, recall: Measured) -> Measured:
+    """An F-beta whose interval knows that precision is uncertain where all resamples agree on it, as they do at 1."""
+    if precision is None or not precision.bound:
+        return f
+    low, high = (
+        (1 + BETA**2) * p * r / (BETA**2 * p + r) if p and r else 0.0
+        for p, r in zip(precision.interval, recall.interval, strict=True)
+    )
+    return Measured(value=f.value, interval=[min(low, f.interval[0]), max(high, f.interval[1])], bound=True)
+
+
 def apart(one: Measured, other: Measured, drawn: Floats) -> Measured:
     """A difference of two numbers on the same texts, which lie in [0, 1]."""
     value = one.value - other.value

@@ -21,6 +21,7 @@ from rote.analysis.member.measures import (
     auroc,
     called_rates,
     codes,
+    f_within,
     measured,
 )
 from rote.analysis.probe import thresholds
@@ -234,14 +235,16 @@ def _rated(texts: Texts, rows: Mapping[str, tuple[Floats, Bools, str]], seed: in
         def of(row: int, units: int, place: int = place) -> Measured:
             return measured(float(truth[row, place]), drawn[:, row, place], units)
 
+        precision = of(0, texts.units(called)) if called.any() else None
+        recall = of(1, members)
         found.append(
             Judged(
                 name=name,
                 threshold=words,
                 **confusion(called, member),
-                precision=of(0, texts.units(called)) if called.any() else None,
-                recall=of(1, members),
-                f_beta=of(2, members),
+                precision=precision,
+                recall=recall,
+                f_beta=f_within(of(2, members), precision, recall),
                 auroc=of(3, texts.fewest),
             )
         )

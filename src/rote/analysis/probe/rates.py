@@ -69,7 +69,7 @@ def probed(
     by_label = {
         word: measured
         for label, word in LABEL.items()
-        if (measured := of({name for name, text in texts.items() if text.label is label})) is not None
+        if (measured := of({name for name, text in texts.items() if _judged(text) and text.label is label})) is not None
     }
     flagged = None if scored["flagged"].null_count() == scored.height else int(scored["flagged"].sum())
     return Probed(
@@ -83,6 +83,7 @@ def probed(
         outcomes=outcomes_of(questions),
         hit_rate=None if way.value == "words" or not own.height else of(set(texts)),
         mean=float(scored["value"].mean()) if scored.height else None,  # type: ignore[arg-type]
+        judged=scored.height - scored["flagged"].null_count(),
         flagged=flagged,
         by_label=by_label or None,
         by_repetitions=_by_repetitions(texts, rates, scored, units),
@@ -219,3 +220,8 @@ def filtered(number: int, questions: pl.DataFrame) -> Filtered:
         dropped=hits.select(span).unique().height,
         outcomes=outcomes_of(own),
     )
+
+
+def _judged(text: LabelledText) -> bool:
+    """Not on texts that thresholds are chosen on."""
+    return text.split != "validation"

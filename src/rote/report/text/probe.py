@@ -110,7 +110,7 @@ def judged_of(evaluation: ProbeEvaluation, name: str) -> Judged | None:
 
 def headline(manifest: ProbeManifest, summary: ProbeSummary) -> str:
     first, model = main(summary), target_name(manifest, 0)
-    texts = numbers.counted(first.texts, "passage")
+    texts = numbers.counted(first.texts if first.flagged is None else first.judged, "passage")
     if first.flagged is None:
         return f"{texts} asked about, none flagged or cleared: {_mean(first, model)}"
     return f"{numbers.count(first.flagged)} of {texts} flagged: {_flagged(first, manifest, model)}"

@@ -23,11 +23,11 @@ def facts(manifest: ProbeManifest, summary: ProbeSummary, seal: str = "") -> lis
         *([("Corpus", numbers.name(manifest.index.name))] if manifest.index else []),
         ("Texts", _texts(manifest, summary)),
         ("Methods", ", ".join(title_of(str(name)) if name != "cloze" else "Cloze" for name in manifest.methods)),
-        *([("Words", _words(manifest))] if summary.words else []),
+        *([("Words", _words(manifest))] if manifest.words.select else []),
         ("Prompts", ", ".join(map(str, manifest.prompts))),
         ("Thresholds", _thresholds(manifest)),
         *(
-            [("Membership", f"a run of rote member, seal {numbers.short(manifest.membership)}")]
+            [("Membership", f"scores of a run of rote member, seal {numbers.short(manifest.membership)}")]
             if manifest.membership
             else []
         ),
