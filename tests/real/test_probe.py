@@ -16,9 +16,10 @@ import polars as pl
 import pytest
 
 import rote
+from rote.models.base import Question
 from tests.real.fetch import fetch
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 TEXTS = [
     {
@@ -95,7 +96,7 @@ def served(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 def test_cloze_prefix_and_filter_against_a_real_server(served: str, folder: Path, tmp_path: Path) -> None:
     run = rote.probe(
         TEXTS, target=served, filter=str(folder), method=("cloze", "prefix"), prefix_words=12, unfiltered=True,
-        words=rote.Words(select=("prob", "person"), most=2), endpoint=rote.Endpoint(concurrency=1, timeout=300),
+        words=rote.Words(select=("prob", "person"), most=1), endpoint=rote.Endpoint(concurrency=1, timeout=300),
         out=tmp_path / "run",
     )  # fmt: skip
     assert isinstance(run, rote.Probe)
@@ -108,7 +109,7 @@ def test_cloze_prefix_and_filter_against_a_real_server(served: str, folder: Path
     assert run.summary.probed
     again = rote.probe(
         TEXTS, target=served, filter=str(folder), method=("cloze", "prefix"), prefix_words=12, unfiltered=True,
-        words=rote.Words(select=("prob", "person"), most=2), endpoint=rote.Endpoint(concurrency=1, timeout=300),
+        words=rote.Words(select=("prob", "person"), most=1), endpoint=rote.Endpoint(concurrency=1, timeout=300),
         out=tmp_path / "run",
     )  # fmt: skip
     assert isinstance(again, rote.Probe)
@@ -118,8 +119,8 @@ def test_cloze_prefix_and_filter_against_a_real_server(served: str, folder: Path
 def test_the_same_model_in_this_process_answers_alike(served: str, folder: Path) -> None:
     """Greedy answers of the same weights, through the server and without it."""
     questions = [
-        rote.Question(prompt="Name the capital of France. Reply with one word.", tokens=8),
-        rote.Question(prompt="Count from one to five.", tokens=16),
+        Question(prompt="Name the capital of France. Reply with one word.", tokens=8),
+        Question(prompt="Count from one to five.", tokens=16),
     ]
     over = dict(rote.load_chat(served).answers(questions))
     here = dict(rote.load_chat(folder).answers(questions))
@@ -129,6 +130,4 @@ def test_the_same_model_in_this_process_answers_alike(served: str, folder: Path)
 
 def test_a_name_that_the_server_has_not(served: str) -> None:
     with pytest.raises(rote.ModelError, match="other-model"):
-        list(
-            rote.load_chat(served.replace("smollm2", "other-model")).answers([rote.Question(prompt="Hello", tokens=4)])
-        )
+        list(rote.load_chat(served.replace("smollm2", "other-model")).answers([Question(prompt="Hello", tokens=4)]))

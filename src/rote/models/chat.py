@@ -182,7 +182,8 @@ def load_chat(name: str | Path, endpoint: Endpoint = Endpoint(), options: ModelO
         return _served(base, model, endpoint, options.label)
     if str(name).endswith(".toml"):
         return _described(Path(name), endpoint, options)
-    return LocalChat(load("bundled-chat" if str(name) == "bundled" else name, options))  # type: ignore[arg-type]
+    own = "bundled-chat" if str(name) == "bundled" else name
+    return LocalChat(load(own, replace(options, bos="never")))  # type: ignore[arg-type]  # the template has it
 
 
 def _address(url: str) -> tuple[str, str]:
