@@ -42,7 +42,7 @@ def book(length: int, windows: int) -> pl.DataFrame:
             "suffix_start": suffix,
             "suffix_end": ends,
             "log_prob": tokens.sum(axis=1, dtype=np.float64),
-            "stopped": False,
+            "bounded": False,
             "token_log_probs": pl.Series(tokens).arr.to_list(),
         }
     )

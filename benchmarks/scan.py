@@ -129,7 +129,7 @@ def _note(ends: list[float], run: rote.Run) -> None:
 
 def told(run: rote.Run, tau: float) -> tuple[dict[str, float], int, list[int], int, float]:
     """Windows at tau with their log p_z, windows scored, token evaluations (and the audit's), left out, their bound."""
-    rows = run.scores.filter(~run.scores["stopped"] & (run.scores["log_prob"] >= math.log(tau)))
+    rows = run.scores.filter(~run.scores["bounded"] & (run.scores["log_prob"] >= math.log(tau)))
     staged, audit = run.summary.staged, run.finished.numbers.audit
     if staged is not None and run.manifest.refined is not None:
         rows = rows.filter(rows["stage"] <= run.manifest.refined.closer)

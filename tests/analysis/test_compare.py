@@ -51,7 +51,7 @@ def score_rows(draw: st.DrawFn, count: int) -> list[dict[str, Any]]:
     for i in range(count):
         stopped = draw(st.booleans()) and draw(st.booleans())
         log_prob = draw(stopped_bounds if stopped else log_probs)
-        rows.append({"example_id": f"e{i}", "log_prob": log_prob, "stopped": stopped})
+        rows.append({"example_id": f"e{i}", "log_prob": log_prob, "bounded": stopped})
     return rows
 
 
@@ -123,12 +123,12 @@ def test_changes_are_certain_and_ordered(
     assert [entry.row for entry in found] == order[:count]
     for entry in found:
         assert (entry.crossed, entry.least_change) == pytest.approx(expected[entry.row])
-        assert entry.exact == (not lesser[entry.row]["stopped"])
+        assert entry.exact == (not lesser[entry.row]["bounded"])
 
 
 def test_changes_apart_leave_out_what_overlaps() -> None:
-    first = [{"example_id": f"e{i}", "log_prob": -9.0 - i, "stopped": False} for i in range(3)]
-    second = [{"example_id": f"e{i}", "log_prob": -0.1, "stopped": False} for i in range(3)]
+    first = [{"example_id": f"e{i}", "log_prob": -9.0 - i, "bounded": False} for i in range(3)]
+    second = [{"example_id": f"e{i}", "log_prob": -0.1, "bounded": False} for i in range(3)]
     places = pl.Series([0, 5, 10]), pl.Series([10, 15, 20])
     one, two = (
         table(rows).with_columns(places[0].alias("suffix_start"), places[1].alias("suffix_end"))
@@ -142,18 +142,18 @@ def test_changes_apart_leave_out_what_overlaps() -> None:
 def test_differences_say_what_is_not_known() -> None:
     first = table(
         [
-            {"example_id": "known", "log_prob": -8.0, "stopped": False},
-            {"example_id": "zero", "log_prob": -math.inf, "stopped": False},
-            {"example_id": "gone", "log_prob": -0.5, "stopped": False},
-            {"example_id": "given up", "log_prob": -20.0, "stopped": True},
+            {"example_id": "known", "log_prob": -8.0, "bounded": False},
+            {"example_id": "zero", "log_prob": -math.inf, "bounded": False},
+            {"example_id": "gone", "log_prob": -0.5, "bounded": False},
+            {"example_id": "given up", "log_prob": -20.0, "bounded": True},
         ]
     )
     second = table(
         [
-            {"example_id": "known", "log_prob": -2.0, "stopped": False},
-            {"example_id": "zero", "log_prob": -math.inf, "stopped": False},
-            {"example_id": "gone", "log_prob": -math.inf, "stopped": False},
-            {"example_id": "given up", "log_prob": -1.0, "stopped": False},
+            {"example_id": "known", "log_prob": -2.0, "bounded": False},
+            {"example_id": "zero", "log_prob": -math.inf, "bounded": False},
+            {"example_id": "gone", "log_prob": -math.inf, "bounded": False},
+            {"example_id": "given up", "log_prob": -1.0, "bounded": False},
         ]
     )
     found = differences({"A": first, "B": second}, tau=TAU)
@@ -164,7 +164,7 @@ def test_differences_say_what_is_not_known() -> None:
 
 
 def test_differences_say_where_another_tokenizer_cuts() -> None:
-    rows = [{"example_id": f"e{i}", "log_prob": -1.0, "stopped": False} for i in range(2)]
+    rows = [{"example_id": f"e{i}", "log_prob": -1.0, "bounded": False} for i in range(2)]
     first, same = table(rows), table(rows)
     other = first.with_columns(suffix_start=pl.Series([6, 16]), suffix_end=pl.Series([14, 25]))
     found = differences({"A": first, "B": same, "C": other}, tau=TAU)
@@ -176,7 +176,7 @@ def test_differences_say_where_another_tokenizer_cuts() -> None:
 
 
 def test_common_keeps_what_all_have_in_the_first_order() -> None:
-    rows = [{"example_id": name, "log_prob": -1.0, "stopped": False} for name in "badc"]
+    rows = [{"example_id": name, "log_prob": -1.0, "bounded": False} for name in "badc"]
     aligned, left_out = common({"A": table(rows), "B": table(rows[::-1]), "C": table(rows[:3])})
     assert [own["example_id"].to_list() for own in aligned.values()] == [["b", "a", "d"]] * 3
     assert left_out == {"A": 1, "B": 1, "C": 0}
@@ -187,7 +187,7 @@ def test_common_keeps_what_all_have_in_the_first_order() -> None:
 
 
 def test_a_tau_below_what_was_given_up_cannot_be_decided() -> None:
-    rows = table([{"example_id": "a", "log_prob": LOG_TAU - 0.1, "stopped": True}])
+    rows = table([{"example_id": "a", "log_prob": LOG_TAU - 0.1, "bounded": True}])
     assert extractable(rows, TAU).tolist() == [False]
     with pytest.raises(InputError, match=r"whether 1 of 1 rows reach 0\.0001 is not known"):
         extractable(rows, 0.0001)
@@ -196,7 +196,7 @@ def test_a_tau_below_what_was_given_up_cannot_be_decided() -> None:
 
 
 def test_unaligned_tables_are_refused() -> None:
-    rows = [{"example_id": name, "log_prob": -1.0, "stopped": False} for name in "ab"]
+    rows = [{"example_id": name, "log_prob": -1.0, "bounded": False} for name in "ab"]
     with pytest.raises(InputError, match="same examples in the same order"):
         paired(table(rows), table(rows[::-1]), tau=TAU)
 
@@ -272,7 +272,7 @@ def drawn_pairs(
     runs = {
         name: table(
             [
-                {"example_id": str(i), "log_prob": 0.0 if hit else -math.inf, "stopped": False}
+                {"example_id": str(i), "log_prob": 0.0 if hit else -math.inf, "bounded": False}
                 for i, hit in enumerate(hits)
             ]
         )
@@ -301,7 +301,7 @@ def near(rows: list[tuple[float, float, float]], scheme: str = "s") -> pl.DataFr
     return table(
         [
             {
-                "example_id": f"e{i}", "log_prob": math.log(p) if p else -math.inf, "stopped": False, "lower": low,
+                "example_id": f"e{i}", "log_prob": math.log(p) if p else -math.inf, "bounded": False, "lower": low,
                 "upper": high, "lower_by_tolerance": [p, low], "upper_by_tolerance": [p, high],
             }
             for i, (p, low, high) in enumerate(rows)

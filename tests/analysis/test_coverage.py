@@ -42,7 +42,7 @@ SCHEMA = {
     "suffix_start": pl.Int64,
     "suffix_end": pl.Int64,
     "log_prob": pl.Float64,
-    "stopped": pl.Boolean,
+    "bounded": pl.Boolean,
 }
 checked = cases(200)
 

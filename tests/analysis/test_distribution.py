@@ -23,9 +23,9 @@ def table(values: list[tuple[float, bool]]) -> pl.DataFrame:
             "example_id": [str(i) for i in range(len(values))],
             "scheme": ["s"] * len(values),
             "log_prob": [value for value, _ in values],
-            "stopped": [stopped for _, stopped in values],
+            "bounded": [stopped for _, stopped in values],
         },
-        schema={"example_id": pl.String, "scheme": pl.String, "log_prob": pl.Float64, "stopped": pl.Boolean},
+        schema={"example_id": pl.String, "scheme": pl.String, "log_prob": pl.Float64, "bounded": pl.Boolean},
     )
 
 

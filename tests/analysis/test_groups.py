@@ -46,7 +46,7 @@ def table(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
                 "scheme": "temperature=1 top_k=40",
                 "log_prob": row["log_prob"],
                 "greedy": row.get("greedy", False),
-                "stopped": row.get("stopped", False),
+                "bounded": row.get("bounded", False),
                 "margins": [1.0],
                 "repetitions": row.get("repetitions"),
                 "split": row.get("split"),
@@ -66,7 +66,7 @@ ROWS = st.lists(
         {
             "log_prob": st.sampled_from([0.0, -0.1, -2.0, math.log(0.001), -8.0, -10.0, -50.0, -math.inf]),
             "greedy": st.booleans(),
-            "stopped": st.booleans(),
+            "bounded": st.booleans(),
             "document": st.sampled_from(["a", 'b "quoted" \\ é', "c/d.txt", "0"]),
             "run": st.sampled_from([0, 1, 2, 10]),
             "corpus": st.sampled_from(["main", "held-out"]),
@@ -250,7 +250,7 @@ def test_tau_and_tolerances_unless_given_and_as_given() -> None:
     assert sampled_rates(frame) == sampled_rates(frame, **usual)
     for options in (usual, other):
         found, plain = sampled_rates(frame, **options), rates(frame, **options)
-        for name in ("examples", "stopped", "tau", "near_tau", "border_tokens", "n_passing_greedy"):
+        for name in ("examples", "bounded", "tau", "near_tau", "border_tokens", "n_passing_greedy"):
             assert getattr(found, name) == getattr(plain, name)
         assert found.rate_at_tau.count == plain.rate_at_tau.count
 

@@ -55,7 +55,7 @@ def test_best_window_is_that_of_a_plain_search(
             "suffix_start": [span[0] for span, _ in windows],
             "suffix_end": [span[1] for span, _ in windows],
             "log_prob": [log_prob for _, log_prob in windows],
-            "stopped": False,
+            "bounded": False,
         }
     )
     held = {

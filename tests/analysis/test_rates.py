@@ -35,7 +35,7 @@ SCHEMA: dict[str, Any] = {
     "scheme": pl.String,
     "log_prob": pl.Float64,
     "greedy": pl.Boolean,
-    "stopped": pl.Boolean,
+    "bounded": pl.Boolean,
     "margins": pl.List(pl.Float32),
     "repetitions": pl.Int64,
     "split": pl.String,
@@ -44,7 +44,7 @@ checked = cases(60)
 
 
 def row(log_prob: float, **other: Any) -> dict[str, Any]:
-    usual: dict[str, Any] = {"example_id": "a", "scheme": "s", "greedy": False, "stopped": False, "margins": [1.0]}
+    usual: dict[str, Any] = {"example_id": "a", "scheme": "s", "greedy": False, "bounded": False, "margins": [1.0]}
     return {**usual, "log_prob": log_prob, "repetitions": None, "split": None, **other}
 
 
@@ -66,7 +66,7 @@ def rows(draw: st.DrawFn, lowest: float = -900, stopped_below: float = -7) -> li
     for i in range(draw(st.integers(1, 25))):
         if draw(st.integers(0, 4)) == 0:
             bound = draw(st.one_of(st.floats(lowest, stopped_below), st.just(-math.inf)))
-            drawn.append(row(bound, example_id=f"{i}", stopped=True))
+            drawn.append(row(bound, example_id=f"{i}", bounded=True))
         else:
             drawn.append(row(draw(scored), example_id=f"{i}", greedy=draw(st.booleans())))
     for each in drawn:
@@ -88,7 +88,7 @@ def test_every_rate_is_the_rows_counted(drawn: list[dict[str, Any]]) -> None:
     total = len(drawn)
     greedy = sum(each["greedy"] for each in drawn)
     assert result.examples == total
-    assert result.stopped == sum(each["stopped"] for each in drawn)
+    assert result.bounded == sum(each["bounded"] for each in drawn)
     check(result.greedy_rate, (greedy, greedy), total)
     check(result.rate_at_tau, reference.count(drawn, lambda x: x >= math.log(0.001)), total)
     check(result.rate_at_1e_4, reference.count(drawn, lambda x: x >= math.log(0.0001)), total)
@@ -119,8 +119,8 @@ def test_what_is_stopped_only_widens(drawn: list[dict[str, Any]], true: list[dic
     """Replace the stopped rows by any rows within their bounds: every rate stays between rate and rate_upper."""
     revealed = [dict(each) for each in drawn]
     for i, each in enumerate(revealed):
-        if each["stopped"]:
-            each.update(stopped=False, log_prob=min(each["log_prob"], true[i % len(true)]["log_prob"]))
+        if each["bounded"]:
+            each.update(bounded=False, log_prob=min(each["log_prob"], true[i % len(true)]["log_prob"]))
     known, truth = rates(table(drawn)), rates(table(revealed))
     names = ("greedy_rate", "rate_at_tau", "rate_at_1e_4", "maximum_rate")
     pairs = [(getattr(known, name), getattr(truth, name)) for name in names]
@@ -159,7 +159,7 @@ def test_passing_greedy_never() -> None:
     never = Passing(n=None, log10_n=None, n_lower=None, log10_n_lower=None)
     assert rates(table([row(-0.1, greedy=True)])).n_passing_greedy["0.1"] == never
     assert rates(table([row(-0.1, greedy=True), row(-math.inf)])).n_passing_greedy["0.1"] == never
-    perhaps = rates(table([row(-0.1, greedy=True), row(-10.0, stopped=True)])).n_passing_greedy["0.1"]
+    perhaps = rates(table([row(-0.1, greedy=True), row(-10.0, bounded=True)])).n_passing_greedy["0.1"]
     assert perhaps.n is None
     assert perhaps.n_lower == 2321  # ceil(ln 0.9 / ln(1 - e**-10))
 
@@ -173,7 +173,7 @@ def test_numerically_uncertain_rows_are_counted() -> None:
     near = [tau, tau + 0.04, tau - 0.04]
     scores = table(
         [row(x, margins=[0.5, -0.02]) for x in near]
-        + [row(tau - 0.01, stopped=True, margins=[])]
+        + [row(tau - 0.01, bounded=True, margins=[])]
         + [row(tau + 0.06, margins=[0.3, math.inf, math.nan]), row(-math.inf, margins=[0.05])]
     )
     result = rates(scores, tau=0.001, numeric_tolerance=0.05, border_tolerance=0.05)
@@ -231,7 +231,7 @@ def test_any_n_and_p(drawn: list[dict[str, Any]], queries: list[int], chances: l
 def test_bounds_of_every_row(drawn: list[dict[str, Any]]) -> None:
     lower, upper = log_prob_bounds(table(drawn))
     assert upper.tolist() == [each["log_prob"] for each in drawn]
-    assert lower.tolist() == [-math.inf if each["stopped"] else each["log_prob"] for each in drawn]
+    assert lower.tolist() == [-math.inf if each["bounded"] else each["log_prob"] for each in drawn]
 
 
 @checked
@@ -290,7 +290,7 @@ def test_bad_tables_are_named() -> None:
         rates(table([row(-1.0), row(math.nan, example_id="b")]))
     with pytest.raises(InputError, match=r"'b' has log_prob 0\.5"):
         rates(table([row(-1.0), row(0.5, example_id="b")]))
-    for name in ("log_prob", "greedy", "stopped"):
+    for name in ("log_prob", "greedy", "bounded"):
         with pytest.raises(InputError, match=f"'b' has no {name}"):
             rates(table([row(-1.0), {**row(-1.0, example_id="b"), name: None}]))
     for tau in (0, -0.5, 1.001, 2, math.nan):
@@ -307,7 +307,7 @@ def test_bad_tables_are_named() -> None:
 
 def test_the_first_bad_row_is_named_wherever_it_stands() -> None:
     fine = row(0.0, example_id="fine")
-    for name in ("log_prob", "greedy", "stopped"):
+    for name in ("log_prob", "greedy", "bounded"):
         bad = [{**row(-1.0, example_id=example), name: None} for example in "bc"]
         for before in range(3):
             with pytest.raises(InputError, match=f"'b' has no {name}; score it again"):
@@ -324,7 +324,7 @@ def test_only_what_is_needed_must_be_there() -> None:
     assert log_prob_bounds(scores.drop("greedy"))[1].tolist() == [-1.0, -2.0]
     assert log_prob_bounds(scores, "margins")[1].tolist() == [-1.0, -2.0]
     assert rates(scores.with_columns(greedy=True)).border_tokens.count == 1
-    for name in ("example_id", "scheme", "log_prob", "stopped"):
+    for name in ("example_id", "scheme", "log_prob", "bounded"):
         with pytest.raises(InputError, match=f"no column '{name}'"):
             log_prob_bounds(scores.drop(name))
 
@@ -339,7 +339,7 @@ def test_a_hundred_thousand_rows_in_well_under_a_second() -> None:
             "scheme": ["s"] * size,
             "log_prob": log_prob,
             "greedy": log_prob > -0.5,
-            "stopped": log_prob < -60,
+            "bounded": log_prob < -60,
             "margins": pl.Series(random.normal(size=(size, 50)).astype(np.float32)).cast(pl.List(pl.Float32)),
         }
     )
@@ -362,7 +362,7 @@ def check_staged(rate: Rate, expected: tuple[int, float], windows: int) -> None:
 @st.composite
 def audited(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[bool], int]:
     """Rows, which of them an audit drew, and how many windows there are in all: at least one was left out."""
-    scored = [{**each, "stopped": False} for each in draw(rows())]
+    scored = [{**each, "bounded": False} for each in draw(rows())]
     some = st.lists(st.booleans(), min_size=len(scored), max_size=len(scored))
     drawn = draw(st.one_of(some, st.just([False] * len(scored)), st.just([True] * len(scored))))
     return scored, drawn, len(scored) + draw(st.integers(0 if any(drawn) else 1, 60))
@@ -374,7 +374,7 @@ def test_rates_of_a_scan_in_stages_are_its_rows_counted(case: tuple[list[dict[st
     scored, drawn, windows = case
     left_out = LeftOut(windows - drawn.count(False), np.array(drawn))
     result = staged_rates(table(scored), left_out, tau=0.001)
-    assert (result.examples, result.stopped) == (windows, 0)
+    assert (result.examples, result.bounded) == (windows, 0)
 
     def expected(holds: Callable[[float], bool]) -> tuple[int, float]:
         return reference.staged(scored, drawn, windows, holds)
@@ -404,7 +404,7 @@ def test_rates_of_a_scan_in_stages_are_its_rows_counted(case: tuple[list[dict[st
 def test_where_all_that_was_left_out_is_drawn_the_rates_are_those_of_all(
     scored: list[dict[str, Any]], rng: random.Random
 ) -> None:
-    scored = [{**each, "stopped": False} for each in scored]
+    scored = [{**each, "bounded": False} for each in scored]
     drawn = np.array([rng.random() < 0.5 for _ in scored])
     if not drawn.any():
         drawn[-1] = True

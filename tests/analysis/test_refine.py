@@ -237,7 +237,7 @@ def bound_of(windows: int, draws: int, hits: int) -> float:
             "example_id": [f"w{number}" for number in range(draws)],
             "scheme": ["s"] * draws,
             "log_prob": [0.0] * hits + [-50.0] * (draws - hits),
-            "stopped": [False] * draws,
+            "bounded": [False] * draws,
         }
     )
     return audit(rows, 0.001, LeftOut(windows, np.ones(draws, dtype=np.bool_))).bound
@@ -278,7 +278,7 @@ def test_the_bound_covers_the_share_left_out_under_the_procedure_itself() -> Non
                     "example_id": found.astype(str),
                     "scheme": "s",
                     "log_prob": np.where(hits, -1.0, -50.0),
-                    "stopped": False,
+                    "bounded": False,
                 }
             )
             result = audit(kept, 0.001, LeftOut(windows, np.ones(draws, dtype=np.bool_)))

@@ -53,7 +53,7 @@ def test_nothing_is_shortened_that_cannot_be() -> None:
     with pytest.raises(InputError, match="at least 1 token"):
         shortened(scores, 0)
     with pytest.raises(InputError, match="stopped early"):
-        shortened(scores.with_columns(stopped=pl.lit(True)), 2)
+        shortened(scores.with_columns(bounded=pl.lit(True)), 2)
     with pytest.raises(InputError, match="no row of the greedy scheme"):
         shortened(scores.filter(pl.col("scheme") != "greedy"), 2)
 
@@ -65,7 +65,7 @@ def test_perplexity_and_the_chance_within_a_hundred_generations() -> None:
         [empty]
         + [
             pl.DataFrame(
-                [{"example_id": str(i), "scheme": "s", "log_prob": p, "stopped": False, "token_log_probs": t}],
+                [{"example_id": str(i), "scheme": "s", "log_prob": p, "bounded": False, "token_log_probs": t}],
                 schema_overrides={"token_log_probs": pl.List(pl.Float32)},
             )
             for i, (p, t) in enumerate(rows)

@@ -159,12 +159,12 @@ def test_nothing_is_said_of_passages_that_were_not_asked_for(folders: Path, tmp_
 
 def test_changes_of_rows_that_were_given_up_are_said_to_be_bounds() -> None:
     passage = MovedPassage(
-        example_id="w0", suffix_start=None, suffix_end=None, log_prob=[-20.0, -0.1], stopped=[True, False],
+        example_id="w0", suffix_start=None, suffix_end=None, log_prob=[-20.0, -0.1], bounded=[True, False],
         greedy=[False, True], crossed=True, least_change=19.9, exact=False, prefix="", suffix="",
     )  # fmt: skip
     words = [value for _, value in moved_facts(passage, gain=True)]
     assert ", ".join(words) == "at most 2.1e-09 to 0.905, at least 439 million times as likely, passes τ"
-    gone = replace(passage, log_prob=[-0.1, None], stopped=[False, False], least_change=None, exact=True)
+    gone = replace(passage, log_prob=[-0.1, None], bounded=[False, False], least_change=None, exact=True)
     assert moved_facts(gone, gain=False) == [("p_z", "0.905 to 0"), ("Threshold", "falls below τ")]
 
 
@@ -210,7 +210,7 @@ def test_show_one_passage(folders: Path) -> None:
 
 def test_show_side_by_side(folders: Path) -> None:
     runs = [folders / name for name in ("all", "hot", "early")]
-    given_up = Run.open(folders / "early").scores.filter(pl.col("stopped"))["suffix_start"][0]
+    given_up = Run.open(folders / "early").scores.filter(pl.col("bounded"))["suffix_start"][0]
     quote = (Run.open(folders / "all").text or "")[given_up : given_up + 30]
     found = rote_here("show", *runs, "--quote", quote)
     assert found.code == 0

@@ -86,7 +86,7 @@ def test_by_default_into_the_folder_itself_and_again_the_same_bytes(folders: Pat
 def test_rows_given_up_early_are_counted_and_not_drawn(folders: Path, tmp_path: Path) -> None:
     assert rote_here("figures", folders / "early", "--out", tmp_path).code == 0
     scores = Run.open(folders / "early").scores
-    stopped = int(scores["stopped"].sum())
+    stopped = int(scores["bounded"].sum())
     assert stopped
     assert pl.read_csv(tmp_path / "location.csv").height <= scores.height - stopped
     assert (tmp_path / "captions.md").read_text().count(f"{stopped} windows given up early") >= 2
@@ -177,14 +177,14 @@ def test_a_damaged_comparison_is_refused(folders: Path, tmp_path: Path) -> None:
     (old / "comparison.json").write_text("{}")
     assert "comparison.json is not what was sealed" in refused(old)
     reseal(old)
-    said = "comparison.json names no format, but this version of Rote reads format 6. Compare the runs again"
+    said = "comparison.json names no format, but this version of Rote reads format 7. Compare the runs again"
     assert said in refused(old)
-    (old / "comparison.json").write_text('{"format": 6, "kind": "scan"}')
+    (old / "comparison.json").write_text('{"format": 7, "kind": "scan"}')
     reseal(old)
     said = "comparison.json is damaged: Object missing required field `source`. Compare the runs again: rote compare."
     assert said in refused(old)
     (tmp_path / "sweep").mkdir()
-    (tmp_path / "sweep/sweep.json").write_text('{"format": 6, "kind": "sweep"}')
+    (tmp_path / "sweep/sweep.json").write_text('{"format": 7, "kind": "sweep"}')
     assert "sweep has no seal.json, so nothing says whether its files are as they were" in refused(tmp_path / "sweep")
     write_seal(tmp_path / "sweep", ["sweep.json"])
     said = "sweep.json is damaged: Object missing required field `model`. Run the command that made the sweep again."

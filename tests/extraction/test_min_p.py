@@ -52,7 +52,7 @@ def test_stopping_early_changes_nothing_at_or_above_tau(seed: int, tau: float, l
     model, examples = CoarseModel(5, seed=seed), some_examples(seed, count=60, length=length)
     for a, b in zip(verbatim(model, examples, SCHEMES, tau=tau), verbatim(model, examples, SCHEMES), strict=True):
         assert a.greedy == b.greedy
-        if a.stopped:
+        if a.bounded:
             assert b.log_prob <= a.log_prob < math.log(tau)
         else:
             assert a.log_prob == b.log_prob
@@ -84,7 +84,7 @@ def test_what_is_given_up_is_certain_whatever_another_pass_says(data: st.DataObj
     early = verbatim(model, examples, [scheme], tau=tau)
     for _ in range(4):
         for a, b in zip(early, verbatim(model, examples, [scheme]), strict=True):
-            if a.stopped:
+            if a.bounded:
                 assert b.log_prob <= a.log_prob + 1e-6
                 assert a.log_prob < math.log(tau)
                 assert not a.greedy

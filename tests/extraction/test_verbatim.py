@@ -113,7 +113,7 @@ def test_stopping_early_is_safe_on_random_models(seed: int, tau: float, length: 
     schemes = [Scheme(top_k=3), Scheme(temperature=2.0, top_k=None, top_p=0.9)]
     for a, b in zip(verbatim(model, examples, schemes, tau=tau), verbatim(model, examples, schemes), strict=True):
         assert a.greedy == b.greedy
-        if a.stopped:
+        if a.bounded:
             assert b.log_prob <= a.log_prob < math.log(tau)
         else:
             assert a.log_prob == b.log_prob
@@ -147,7 +147,7 @@ def test_what_is_given_up_is_certain_whatever_another_pass_says(data: st.DataObj
     early = verbatim(model, examples, [scheme], tau=tau)
     for _ in range(4):
         for a, b in zip(early, verbatim(model, examples, [scheme]), strict=True):
-            if a.stopped:
+            if a.bounded:
                 assert b.log_prob <= a.log_prob + 1e-6
                 assert a.log_prob < math.log(tau)
                 assert not a.greedy
@@ -191,7 +191,7 @@ def test_every_number_of_every_example(data: st.DataObject) -> None:
             check_tokens(got, example, rows, options)
             whole, looked = len(example.prefix) + len(example.suffix) - 1, len(got.ranks)
             total = sum(decoding.log_prob(r, z, *options) for r, z in zip(rows, example.suffix, strict=True))
-            if got.stopped:
+            if got.bounded:
                 assert tau is not None
                 assert not greedy
                 assert total <= got.log_prob < math.log(tau)
@@ -238,7 +238,7 @@ def test_what_is_exactly_at_tau_is_not_given_up() -> None:
     tau = next(t for t in near if math.log(t) == plain.log_prob)
     for asked, kept in ((tau, ["5"]), (tau * (1 + 2**-50), [])):
         results = verbatim(Second(3), examples, [Scheme(top_k=None)], tau=asked)
-        assert [r.example_id for i, r in enumerate(results) if i % 8 and not r.stopped] == kept
+        assert [r.example_id for i, r in enumerate(results) if i % 8 and not r.bounded] == kept
 
 
 @pytest.mark.parametrize("lost", range(9))
@@ -251,16 +251,16 @@ def test_giving_up_early_is_judged_on_one_example_in_eight(lost: int) -> None:
     examples = [Example(str(i), (0 if i % 8 or i < 8 * lost else 1,) * 10, (2,) * 20) for i in range(64)]
     results = verbatim(Known(5), examples, [Scheme(top_k=None)], tau=0.001)
     pilot, rest = results[::8], [r for i, r in enumerate(results) if i % 8]
-    assert not any(r.stopped for r in pilot)
+    assert not any(r.bounded for r in pilot)
     assert {r.token_evals for r in pilot} == {29}
-    assert {r.stopped for r in rest} == {lost >= 4}
+    assert {r.bounded for r in rest} == {lost >= 4}
     assert {(len(r.ranks), r.token_evals) for r in rest} == {(5, 14) if lost >= 4 else (20, 29)}
 
 
 def test_a_pilot_is_one_in_thirty_two_of_many() -> None:
     examples = [Example(str(i), (0,) * 10, (2,) * 20) for i in range(320)]
     results = verbatim(Known(5), examples, [Scheme(top_k=None)], tau=0.001)
-    assert [i for i, r in enumerate(results) if not r.stopped] == list(range(0, 320, 32))
+    assert [i for i, r in enumerate(results) if not r.bounded] == list(range(0, 320, 32))
 
 
 @pytest.mark.parametrize(
@@ -429,8 +429,8 @@ def test_stopping_early_changes_nothing_at_or_above_tau(
     for a, b in zip(early, full, strict=True):
         assert a.greedy == b.greedy
         if b.prob >= tau:
-            assert not a.stopped
-        if a.stopped:
+            assert not a.bounded
+        if a.bounded:
             assert b.log_prob <= a.log_prob < math.log(tau)
         else:
             assert a.log_prob == pytest.approx(b.log_prob, abs=1e-3) or a.log_prob == b.log_prob

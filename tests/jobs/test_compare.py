@@ -46,7 +46,7 @@ def folders(model: Any, other_model: Any, text: str, tmp_path_factory: pytest.Te
     folder = tmp_path_factory.mktemp("runs")
     rote.scan(model, text, out=folder / "plain", windows=SIZES)
     rote.scan(model, text, out=folder / "schemes", schemes=SCHEMES, windows=SIZES)
-    rote.scan(model, text, out=folder / "stopped", stop_early=True, windows=SIZES)
+    rote.scan(model, text, out=folder / "bounded", stop_early=True, windows=SIZES)
     rote.scan(model, text, out=folder / "bounds", schemes=[Scheme(top_k=None)], stop_early=True, windows=SIZES)
     rote.scan(other_model, text, out=folder / "other", windows=SIZES)
     rote.scan(model, text, out=folder / "coarse", windows=rote.Windows(prefix=8, suffix=6, stride=20))
@@ -55,11 +55,11 @@ def folders(model: Any, other_model: Any, text: str, tmp_path_factory: pytest.Te
 
 
 def test_the_same_run_twice_differs_in_nothing(folders: Path) -> None:
-    found = compare([folders / "plain", folders / "stopped"]).result
+    found = compare([folders / "plain", folders / "bounded"]).result
     assert list(found.differing) == ["stop_early"]
     (pair,) = found.pairs
     assert (pair.gained, pair.lost, pair.difference) == (0, 0, 0.0)
-    stopped = Run.open(folders / "stopped").scores["stopped"].sum()
+    stopped = Run.open(folders / "bounded").scores["bounded"].sum()
     assert pair.log_prob.unknown == stopped > 0
     said = [line for line in comparison_lines(found) if line.startswith("Given up early")]
     assert [line.endswith(f": {stopped} windows of B.") for line in said] == [True]
@@ -166,11 +166,11 @@ def test_what_cannot_be_compared_at_all(folders: Path, tmp_path: Path, monkeypat
     with pytest.raises(InputError, match="at most 2 runs"):
         compare([one, folders / "schemes"])
     monkeypatch.setattr("rote.store.files.FORMAT", 99)
-    with pytest.raises(RunError, match=r"seal\.json has format 6, but this version of Rote reads format 99"):
+    with pytest.raises(RunError, match=r"seal\.json has format 7, but this version of Rote reads format 99"):
         compare([one, folders / "other"])
     shutil.copytree(one, tmp_path / "unsealed")
     (tmp_path / "unsealed/seal.json").unlink()  # as in earlier formats
-    with pytest.raises(RunError, match=r"manifest\.json has format 6, but this version of Rote reads format 99"):
+    with pytest.raises(RunError, match=r"manifest\.json has format 7, but this version of Rote reads format 99"):
         compare([tmp_path / "unsealed", folders / "other"])
 
 
@@ -278,7 +278,7 @@ def test_near_runs(model: Any, text: str, tmp_path: Path) -> None:
 
 
 def test_the_np_table_of_every_run_is_printed(folders: Path) -> None:
-    found = compare([folders / "plain", folders / "stopped", folders / "bounds"]).result
+    found = compare([folders / "plain", folders / "bounded", folders / "bounds"]).result
     lines = comparison_lines(found)
     at = next(i for i, line in enumerate(lines) if line.startswith("Share of each run's windows whose suffix appears"))
     head, *rows = (re.split(r"  +", line.strip()) for line in lines[at + 1 : at + 14])

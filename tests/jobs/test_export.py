@@ -36,7 +36,7 @@ FLOAT32 = ("token_log_probs", "base_log_probs", "margins")
 LISTS = (*FLOAT32, "ranks", "token_ends", "lower_by_tolerance", "upper_by_tolerance", "candidates")
 NEAR = ("lower", "upper", "verdict", "lower_by_tolerance", "upper_by_tolerance", "eos_mass", "estimate",
         "estimate_error", "greedy_distance", "near_token_evals", "candidates")  # fmt: skip
-SAME = ("example_id", "scheme", "start", "suffix_start", "suffix_end", "stopped", "greedy", "repetitions", "split",
+SAME = ("example_id", "scheme", "start", "suffix_start", "suffix_end", "bounded", "greedy", "repetitions", "split",
         "token_evals", "token_log_probs", "base_log_probs", "ranks", "margins", "token_ends")  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def runs(model: Any, bundled: Any, alice: str, gatsby: str, tmp_path_factory: py
         text = alice[3000:3700] + "\n=1+1 שלום 👩\u200d👧 \"x\",'y'\0\r\n" + gatsby[5000:5100]
         return {
             "schemes": rote.scan(model, text, out=folder / "schemes", schemes=schemes, windows=SIZES),
-            "stopped": rote.scan(bundled, gatsby[5000:5800] + alice[3000:3300], out=folder / "stopped", stop_early=True,
+            "bounded": rote.scan(bundled, gatsby[5000:5800] + alice[3000:3300], out=folder / "bounded", stop_early=True,
                                  schemes=[Scheme(), Scheme(top_k=None)], windows=rote.Windows(8, 40, 10)),
             "near": rote.score(bundled, examples(bundled, alice), out=folder / "near", name="a b.jsonl",
                                near=Near(tolerance=2, budget=30, samples=5, gap=0.0, until="budget")),
@@ -75,7 +75,7 @@ def examples(model: Any, alice: str) -> list[rote.Example]:
     return [rote.Example(f"@{i}", e.prefix, e.suffix, metadata=extra[i] if i % 3 else {}) for i, e in enumerate(kept)]
 
 
-@pytest.fixture(params=["schemes", "stopped", "near", "drawn"])
+@pytest.fixture(params=["schemes", "bounded", "near", "drawn"])
 def run(request: pytest.FixtureRequest, runs: dict[str, Run]) -> Run:
     return runs[request.param]
 
@@ -143,7 +143,7 @@ def test_every_row_comes_back(run: Run, to: Format, tmp_path: Path) -> None:
             else:
                 assert same(row[column], score[name], to), name
         log_prob = score["log_prob"]
-        known = not score["stopped"] or log_prob == -math.inf
+        known = not score["bounded"] or log_prob == -math.inf
         assert same(row["log_prob_upper"], log_prob, to, outside=True)
         assert same(row["log_prob"], log_prob if known else None, to, outside=True)
         # polars' exp and Python's may differ in the last bit
@@ -166,9 +166,9 @@ def test_the_runs_have_what_is_hard_to_write(runs: dict[str, Run]) -> None:
     assert (scores["log_prob"] == -math.inf).any()
     assert scores["margins"].list.eval(pl.element() == math.inf).list.any().any()
     assert scores["token_log_probs"].list.eval(pl.element() == -math.inf).list.any().any()
-    stopped = runs["stopped"].scores
-    assert not stopped["stopped"].all()
-    bounds = stopped.filter("stopped")["log_prob"]
+    stopped = runs["bounded"].scores
+    assert not stopped["bounded"].all()
+    bounds = stopped.filter("bounded")["log_prob"]
     assert (bounds == -math.inf).any()
     assert (bounds > -math.inf).any()
     near = runs["near"].scores
@@ -324,13 +324,13 @@ def test_the_harness_s_files(run: Run, tmp_path: Path) -> None:
             ((log_prob, greedy),) = one["filtered_resps"]
             assert one["resps"] == [[[log_prob, greedy]]]
             assert greedy == str(row["greedy"])
-            if row["stopped"] and row["log_prob"] > -math.inf:
+            if row["bounded"] and row["log_prob"] > -math.inf:
                 assert (log_prob, one["doc"]["log_prob_upper"]) == ("nan", row["log_prob"])
             else:
                 assert float(log_prob) == row["log_prob"]
             assert one["exact_match"] == row["greedy"]
             assert one["extractable"] == (row["log_prob"] >= math.log(manifest.tau))
-            least = 0 if row["stopped"] else math.exp(row["log_prob"])
+            least = 0 if row["bounded"] else math.exp(row["log_prob"])
             bounds = [one[name] for name in (("p_z_lower", "p_z_upper") if manifest.stop_early else ("p_z", "p_z"))]
             assert bounds == pytest.approx([least, math.exp(row["log_prob"])], rel=1e-15)
             if manifest.near:
@@ -398,7 +398,7 @@ def test_one_task_of_several(runs: dict[str, Run], tmp_path: Path) -> None:
     ],
 )
 def test_the_model_s_name_becomes_a_folder_s(name: str, folder: str, runs: dict[str, Run], tmp_path: Path) -> None:
-    run = Run(shutil.copytree(runs["stopped"].folder, tmp_path / "run"))
+    run = Run(shutil.copytree(runs["bounded"].folder, tmp_path / "run"))
     manifest = plain(run.manifest)
     manifest["model"]["name"] = name
     (run.folder / "manifest.json").write_text(json.dumps(manifest))
@@ -408,7 +408,7 @@ def test_the_model_s_name_becomes_a_folder_s(name: str, folder: str, runs: dict[
 
 
 def test_a_source_s_name_becomes_a_file_s(runs: dict[str, Run], tmp_path: Path) -> None:
-    run = Run(shutil.copytree(runs["stopped"].folder, tmp_path / "run"))
+    run = Run(shutil.copytree(runs["bounded"].folder, tmp_path / "run"))
     manifest = plain(run.manifest)
     manifest["source"]["name"] = "漢" * 80 + "/../x.txt"
     (run.folder / "manifest.json").write_text(json.dumps(manifest))
@@ -444,7 +444,7 @@ def test_the_command(runs: dict[str, Run], tmp_path: Path) -> None:
     ],
 )
 def test_bad_options(options: list[str], code: int, words: list[str], runs: dict[str, Run]) -> None:
-    result = rote_here("export", runs["stopped"].folder, *options)
+    result = rote_here("export", runs["bounded"].folder, *options)
     assert result.code == code
     assert "Traceback" not in result.err
     for word in words:
@@ -453,13 +453,13 @@ def test_bad_options(options: list[str], code: int, words: list[str], runs: dict
 
 def test_a_format_that_is_none(runs: dict[str, Run], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="to must be csv, jsonl, parquet, lm-eval or evidence, not 'xlsx'"):
-        export(runs["stopped"], "xlsx", out=tmp_path / "out")  # type: ignore[arg-type]
+        export(runs["bounded"], "xlsx", out=tmp_path / "out")  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "text.txt", "scores/000000.parquet", "summary.json", "seal.json"])
 def test_nothing_of_the_run_is_written_over(name: str, runs: dict[str, Run]) -> None:
-    folder = runs["stopped"].folder
+    folder = runs["bounded"].folder
     before = files(folder)
     with pytest.raises(InputError, match=f"{name} is a file of .* itself; choose another"):
         export(folder, "parquet", out=folder / name)
@@ -469,12 +469,12 @@ def test_nothing_of_the_run_is_written_over(name: str, runs: dict[str, Run]) -> 
 @pytest.mark.parametrize("to", [*TABLES, "lm-eval"])
 def test_no_folder_is_made_on_the_way(to: Format, runs: dict[str, Run], tmp_path: Path) -> None:
     with pytest.raises(InputError, match=re.escape(f"there is no folder {tmp_path / 'typo'}. Make it first")):
-        export(runs["stopped"].folder, to, out=tmp_path / "typo" / "table")
+        export(runs["bounded"].folder, to, out=tmp_path / "typo" / "table")
     assert not list(tmp_path.iterdir())
 
 
 def test_no_other_run_s_file_is_written_over(runs: dict[str, Run], swept: Path) -> None:
-    run, other = runs["stopped"].folder, runs["schemes"].folder
+    run, other = runs["bounded"].folder, runs["schemes"].folder
     export(other, "csv")
     for folder, name in ((other, "export.csv"), (other, "summary.json"), (other, "report.html"), (swept, "sweep.json")):
         before = files(folder)
@@ -489,7 +489,7 @@ def test_no_other_run_s_file_is_written_over(runs: dict[str, Run], swept: Path) 
 
 
 def test_only_what_is_called_an_export_is_written_over(runs: dict[str, Run], tmp_path: Path) -> None:
-    run, mine = runs["stopped"].folder, tmp_path / "results.csv"
+    run, mine = runs["bounded"].folder, tmp_path / "results.csv"
     mine.write_text("kept")
     with pytest.raises(InputError, match=r"results\.csv is there already; choose another name, or delete it first"):
         export(run, "csv", out=mine)
@@ -541,5 +541,5 @@ def test_a_full_disk_leaves_nothing_behind(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RunError, match=r"cannot write .*No space left on device"):
-        export(runs["stopped"].folder, to, out=tmp_path / "out")
+        export(runs["bounded"].folder, to, out=tmp_path / "out")
     assert files(tmp_path) == {}

@@ -132,7 +132,7 @@ def test_every_json_file_says_its_format(made: Path) -> None:
     assert Counter(path.name for path in found) == {
         "manifest.json": 7, "summary.json": 7, "sweep.json": 1, "comparison.json": 1, "score.json": 1, "seal.json": 10,
     }  # fmt: skip
-    assert {json.loads(path.read_text())["format"] for path in found} == {6}
+    assert {json.loads(path.read_text())["format"] for path in found} == {7}
 
 
 def test_what_is_none_of_them_is_said(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_what_is_none_of_them_is_said(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("[")
     with pytest.raises(RunError, match=r"cannot read .*manifest\.json: .* Delete the run folder and start anew\."):
         rote.open(tmp_path)
-    (tmp_path / "manifest.json").write_text('{"format": 6, "kind": "novel"}')
+    (tmp_path / "manifest.json").write_text('{"format": 7, "kind": "novel"}')
     with pytest.raises(RunError, match=r"manifest\.json is damaged: Invalid enum value 'novel' - at `\$\.kind`\. Make"):
         rote.open(tmp_path).report()
 
@@ -218,7 +218,7 @@ FIXES = {
 
 def damages(kind: str, name: str, content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """What a file may hold instead, and what is then said of it."""
-    reads = "but this version of Rote reads format 6"
+    reads = "but this version of Rote reads format 7"
     yield json.dumps({**content, "format": 4}), f"has format 4, {reads}"
     yield json.dumps({**content, "format": "5"}), f"has format '5', {reads}"
     yield json.dumps({key: value for key, value in content.items() if key != "format"}), f"names no format, {reads}"

@@ -181,7 +181,7 @@ def test_splits_of_a_dataset_are_compared(model: Any, alice: str, tmp_path: Path
 def test_rows_that_stopped_early_leave_a_range(bundled: Any, corpora: tuple[Path, Path], tmp_path: Path) -> None:
     run = rote.rate(bundled, corpora[0], out=tmp_path / "run", stop_early=True, draw=replace(DRAW, suffix=40))
     (found,) = run.summary.schemes.values()
-    assert found.rates.stopped > 0
+    assert found.rates.bounded > 0
     assert found.rates.rate_at_tau.rate == found.rates.rate_at_tau.rate_upper
     lines = summary_lines(run.finished)
     assert any(line.startswith("maximum") and "at least" in line for line in lines)

@@ -48,7 +48,7 @@ def test_a_run_is_what_the_library_computes(model: Any, text: str, tmp_path: Pat
     for row, result in zip(run.scores.iter_rows(named=True), results, strict=True):
         assert (row["example_id"], row["scheme"]) == (result.example_id, str(result.scheme))
         assert (row["start"], row["suffix_start"], row["suffix_end"]) == spans[result.example_id]
-        assert (row["log_prob"], row["greedy"], row["stopped"]) == (result.log_prob, result.greedy, False)
+        assert (row["log_prob"], row["greedy"], row["bounded"]) == (result.log_prob, result.greedy, False)
         assert row["token_evals"] == result.token_evals == 8 + 6 - 1
         for name in ("token_log_probs", "base_log_probs", "ranks", "margins"):
             assert row[name] == getattr(result, name).tolist()
@@ -57,7 +57,7 @@ def test_a_run_is_what_the_library_computes(model: Any, text: str, tmp_path: Pat
 def test_the_table_has_the_documented_columns(undisturbed: Run) -> None:
     assert dict(undisturbed.scores.schema) == {
         "example_id": pl.String, "scheme": pl.String, "start": pl.Int64, "suffix_start": pl.Int64,
-        "suffix_end": pl.Int64, "log_prob": pl.Float64, "greedy": pl.Boolean, "stopped": pl.Boolean,
+        "suffix_end": pl.Int64, "log_prob": pl.Float64, "greedy": pl.Boolean, "bounded": pl.Boolean,
         "token_evals": pl.Int32, "token_log_probs": pl.List(pl.Float32), "base_log_probs": pl.List(pl.Float32),
         "ranks": pl.List(pl.Int32), "margins": pl.List(pl.Float32),
         "token_ends": pl.List(pl.Int32), "repetitions": pl.Int64, "split": pl.String,
@@ -165,7 +165,7 @@ def test_the_summary_of_stopped_rows_leaves_room_for_them(
     full = rote.scan(bundled, text, out=tmp_path / "full", windows=sizes)
     (scheme,) = full.summary.schemes
     before, after = early.summary.schemes[scheme], full.summary.schemes[scheme]
-    assert before.rates.stopped > 0
+    assert before.rates.bounded > 0
     assert before.coverage == after.coverage
     assert before.rates.greedy_rate == after.rates.greedy_rate
     assert before.rates.rate_at_tau == after.rates.rate_at_tau

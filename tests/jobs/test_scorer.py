@@ -34,7 +34,7 @@ def passage(alice: str, gatsby: str) -> str:
 
 def nearly_same(run: Run, other: Run, tolerance: float = 1e-3) -> None:
     """But for the last digits: batches decide them."""
-    exact = ["example_id", "scheme", "start", "suffix_start", "suffix_end", "greedy", "stopped", "token_evals", "ranks",
+    exact = ["example_id", "scheme", "start", "suffix_start", "suffix_end", "greedy", "bounded", "token_evals", "ranks",
              "token_ends", "metadata"]  # fmt: skip
     assert run.scores.select(exact).equals(other.scores.select(exact))
     for name in ("log_prob", "token_log_probs", "base_log_probs", "margins"):
@@ -86,7 +86,7 @@ def test_examples_and_sweeps_too(scorer: OnlyScores, bundled: Any, passage: str,
         assert ours.rates.rate_at_tau.count == theirs.rates.rate_at_tau.count
     early = rote.verbatim(scorer, examples, tau=0.5)  # nothing is gained by stopping, so nothing is
     assert [found.log_prob for found in early] == runs[0].scores["log_prob"].to_list()
-    assert not any(found.stopped for found in early)
+    assert not any(found.bounded for found in early)
 
 
 def refused_for_its_logits(act: Callable[[], object], what: str) -> None:

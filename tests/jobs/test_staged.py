@@ -28,7 +28,7 @@ from rote.store.stages import add_stage, read_stage, stage_path
 from tests.seals import reseal
 
 CUT = Windows(prefix=20, suffix=30, stride=20)
-ROWS = {"example_id": [*"abcd"], "scheme": ["s"] * 4, "log_prob": [0.0, -1, -99, -99], "stopped": [False] * 4,
+ROWS = {"example_id": [*"abcd"], "scheme": ["s"] * 4, "log_prob": [0.0, -1, -99, -99], "bounded": [False] * 4,
         "greedy": [True, False, False, False], "margins": [[1.0]] * 4}  # fmt: skip
 AUDIT = 8  # the last stage, from 0
 

@@ -158,7 +158,7 @@ def test_stopped_rows_are_held_against_their_bounds(bundled: Any, alice: str, ga
     run = rote.scan(
         bundled, text, windows=Windows(20, 20, 40), schemes="temperature=1", stop_early=True, out=tmp_path / "run"
     )
-    assert run.scores["stopped"].any()
+    assert run.scores["bounded"].any()
     assert rote.verify(run, bundled).verified
     cut = Windows(20, 20, 40)
     true = {
@@ -167,7 +167,7 @@ def test_stopped_rows_are_held_against_their_bounds(bundled: Any, alice: str, ga
     }
 
     def lower(rows: list[dict[str, Any]]) -> None:
-        row = next(row for row in rows if row["stopped"] and true[row["example_id"]] > -200)
+        row = next(row for row in rows if row["bounded"] and true[row["example_id"]] > -200)
         row["log_prob"] = true[row["example_id"]] - 1
 
     edit_shard(run.shards()[-1], lower)
@@ -217,7 +217,7 @@ def raise_all(row: dict[str, Any]) -> None:
         (lambda row: row.update(example_id="w7"), "are not those of"),
         (lambda row: row.update(scheme="temperature=9"), "are not those of"),
         (lambda row: row.update(margins=row["margins"][:-1]), "not one number of each kind"),
-        (lambda row: row.update(stopped=True), "stopped early in a run that stops none"),
+        (lambda row: row.update(bounded=True), "stopped early in a run that stops none"),
         (lambda row: row.update(suffix_start=row["suffix_start"] + 1), "has another place than under"),
         (lambda row: row.update(token_ends=[1] * len(row["token_ends"])), "has another place than under"),
     ],

@@ -10,7 +10,7 @@ Row = dict[str, Any]
 
 
 def reaches(row: Row, tau: float) -> bool:
-    return not row["stopped"] and row["log_prob"] >= math.log(tau)
+    return not row["bounded"] and row["log_prob"] >= math.log(tau)
 
 
 def cells(first: list[Row], second: list[Row], tau: float) -> dict[str, int]:
@@ -27,7 +27,7 @@ def moved(first: list[Row], second: list[Row]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {name: [] for name in ("known", "appeared", "vanished", "zero", "unknown")}
     for one in first:
         (two,) = (row for row in second if row["example_id"] == one["example_id"])
-        if one["stopped"] or two["stopped"]:
+        if one["bounded"] or two["bounded"]:
             found["unknown"].append(math.nan)
         elif one["log_prob"] == -math.inf and two["log_prob"] == -math.inf:
             found["zero"].append(math.nan)
@@ -46,7 +46,7 @@ def of_set(chosen: list[Row], rows: list[Row], tau: float) -> tuple[int, float, 
     for one in chosen:
         (row,) = (row for row in rows if row["example_id"] == one["example_id"])
         count += reaches(row, tau)
-        low += 0.0 if row["stopped"] else math.exp(row["log_prob"])
+        low += 0.0 if row["bounded"] else math.exp(row["log_prob"])
         high += math.exp(row["log_prob"])
     return count, low / len(chosen), high / len(chosen)
 

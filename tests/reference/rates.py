@@ -23,7 +23,7 @@ def count(rows: list[Row], holds: Callable[[float], bool]) -> tuple[int, int]:
     """How many rows certainly hold, and how many may: a stopped row is anywhere from -inf up to its log_prob."""
     certain = possible = 0
     for row in rows:
-        if row["stopped"]:
+        if row["bounded"]:
             certain += holds(-math.inf)
             possible += holds(row["log_prob"])
         else:

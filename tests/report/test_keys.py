@@ -87,7 +87,7 @@ def folders(bundled: Any, alice: str, gatsby: str, tmp_path_factory: pytest.Temp
         rote.scan(
             bundled, mixed, out=root / "scan", name="a 1<b> book.txt", windows=every[90], schemes=[rote.Scheme(), hot]
         ),
-        rote.scan(bundled, mixed, out=root / "stopped", windows=every[130], schemes=[hot], tau=0.01, stop_early=True),
+        rote.scan(bundled, mixed, out=root / "bounded", windows=every[130], schemes=[hot], tau=0.01, stop_early=True),
         rote.scan(bundled, both, out=root / "near", windows=every[180], schemes=[hot], near=near),
         rote.scan(bundled, gatsby[5000:6000], out=root / "nothing", windows=every[150]),
         rote.scan(bundled, mixed, out=root / "within", windows=every[50], within=some),
@@ -136,7 +136,7 @@ def _rated(model: Any, alice: str, gatsby: str, root: Path) -> Run:
     )
 
 
-KINDS = ("scan", "stopped", "near", "nothing", "within", "forms", "score", "rate", "staged", "begun")
+KINDS = ("scan", "bounded", "near", "nothing", "within", "forms", "score", "rate", "staged", "begun")
 
 
 def problems(page: Any, truth: Known, scope: str = "body") -> list[str]:
@@ -275,7 +275,7 @@ def test_so_has_every_number_of_a_comparison_of_scans_in_stages(
 def problems_of_passages(page: Any, truth: Truth) -> set[str]:
     """The same for the panel, with one passage after another in it."""
     count, wrong = len(truth.rows), set()
-    rows = {0, 1, count // 2, count - 1} | set([i for i, row in enumerate(truth.rows) if row["stopped"]][:2])
+    rows = {0, 1, count // 2, count - 1} | set([i for i, row in enumerate(truth.rows) if row["bounded"]][:2])
     for row in sorted(rows):
         page.evaluate(
             "(row) => { const b = document.createElement('button'); b.dataset.goRow = row; document.body.append(b);"

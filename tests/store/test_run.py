@@ -272,12 +272,12 @@ def test_only_folders_of_runs_of_this_format_are_opened(undisturbed: Run, tmp_pa
         folder = a_folder(tmp_path / f"format {other}", {**good, "format": other})
         with pytest.raises(
             RunError,
-            match=rf"manifest\.json {said}, but this version of Rote reads format 6\. Make the run anew, in another",
+            match=rf"manifest\.json {said}, but this version of Rote reads format 7\. Make the run anew, in another",
         ):
             Run.open(folder)
     with pytest.raises(RunError, match="holds a reconstruction, which has no scores"):
-        Run.open(a_folder(tmp_path / "reconstructed", {"format": 6, "kind": "reconstruct"}))
-    sweep = a_folder(tmp_path / "sweep" / "prefix-70", {"format": 6}).parent
+        Run.open(a_folder(tmp_path / "reconstructed", {"format": 7, "kind": "reconstruct"}))
+    sweep = a_folder(tmp_path / "sweep" / "prefix-70", {"format": 7}).parent
     (sweep / "sweep.json").write_text("{}")
     with pytest.raises(RunError, match=r"holds a sweep; give one of its runs, such as .*prefix-70\."):
         Run.open(sweep)

@@ -200,7 +200,7 @@ def changes(
     crossed = below < math.log(tau)
     order = listed[np.lexsort((listed, -above[listed], -certain[listed], ~crossed[listed]))].tolist()
     starts, ends = (first[name].to_list() for name in ("suffix_start", "suffix_end"))
-    stopped = lesser["stopped"].to_list()
+    stopped = lesser["bounded"].to_list()
     chosen: list[int] = []
     for row in order:
         if len(chosen) == count:
@@ -231,7 +231,7 @@ def differences(tables: Mapping[str, pl.DataFrame], *, tau: float) -> pl.DataFra
     columns: dict[str, Any] = {name: first[name] for name in ("example_id", "start", "suffix_start", "suffix_end")}
     for name, table in tables.items():
         columns[f"log_prob_{name}"] = table["log_prob"]
-        columns[f"stopped_{name}"] = table["stopped"]
+        columns[f"bounded_{name}"] = table["bounded"]
         columns[f"extractable_{name}"] = extractable(table, tau)
         if _has_near(table):
             columns |= {f"lower_{name}": table["lower"], f"upper_{name}": table["upper"]}
@@ -273,7 +273,7 @@ def near_comparison(
     for small in searches:
         for large, table in tables.items():
             comparable = weights[small] != weights[large] and schemes[small] == schemes[large]
-            if comparable and not table["stopped"].any():
+            if comparable and not table["bounded"].any():
                 share = verbatim_in_larger(tables[small], table, tau=tau)
                 elsewhere.append(VerbatimElsewhere(run=small, other=large, **vars(share)))
     return NearComparison(
@@ -288,7 +288,7 @@ def near_comparison(
 
 
 def _moved(first: pl.DataFrame, second: pl.DataFrame) -> Moved:
-    unknown = (first["stopped"] | second["stopped"]).to_numpy()
+    unknown = (first["bounded"] | second["bounded"]).to_numpy()
     one, two = log_prob_bounds(first)[1], log_prob_bounds(second)[1]
     zero_before, zero_after = one == -math.inf, two == -math.inf
     finite = ~unknown & ~zero_before & ~zero_after
@@ -306,7 +306,7 @@ def _moved(first: pl.DataFrame, second: pl.DataFrame) -> Moved:
 
 def _difference(first: pl.DataFrame, second: pl.DataFrame) -> tuple[Mask, Array]:
     one, two = log_prob_bounds(first)[1], log_prob_bounds(second)[1]
-    unknown = (first["stopped"] | second["stopped"]).to_numpy()
+    unknown = (first["bounded"] | second["bounded"]).to_numpy()
     nothing = (one == -math.inf) & (two == -math.inf)
     return ~unknown & ~nothing, _less(two, one)
 

@@ -56,11 +56,11 @@ def _number_problems(manifest: Manifest, scores: pl.DataFrame) -> Iterator[str]:
     if any(not lengths[0].equals(own, check_names=False) or own.null_count() for own in lengths):
         yield "a row has not one number of each kind for each of its tokens"
         return
-    if scores["stopped"].any() and not manifest.stop_early:
+    if scores["bounded"].any() and not manifest.stop_early:
         yield "a row was stopped early in a run that stops none"
     if (lengths[0] == 0).any():
         yield f"{scores.filter(lengths[0] == 0)['example_id'][0]!r} has no tokens"
-    whole = scores.filter(~pl.col("stopped"))
+    whole = scores.filter(~pl.col("bounded"))
     sums = whole["token_log_probs"].list.eval(pl.element().cast(pl.Float64)).list.sum()
     off = whole.filter(~((sums == whole["log_prob"]) | ((sums - whole["log_prob"]).abs() <= 1e-6 * (1 + sums.abs()))))
     if off.height:
@@ -112,7 +112,7 @@ def scan_problems(
         yield f"one of {what} lies outside the text"
     middles, ends = rows["suffix_start"], rows["suffix_end"]
     tokens, last = rows["token_ends"].list.len(), rows["token_ends"].list.last()
-    if not ((last == ends - middles) & (rows["stopped"] | (tokens == rows["ranks"].list.len()))).fill_null(False).all():
+    if not ((last == ends - middles) & (rows["bounded"] | (tokens == rows["ranks"].list.len()))).fill_null(False).all():
         yield "a row's tokens do not end where its suffix does"
     if cut.unit == "tokens" and not (tokens == cut.suffix).all():
         yield f"a row has not {cut.suffix} suffix tokens"
@@ -169,7 +169,7 @@ def score_problems(manifest: Manifest, scores: pl.DataFrame, examples: Sequence[
     if rows["example_id"].to_list() != [example.id for example in examples]:
         yield "the rows are not those of the examples"
         return
-    columns = rows.select("metadata", "split", "repetitions", "stopped", pl.col("ranks").list.len()).iter_rows()
+    columns = rows.select("metadata", "split", "repetitions", "bounded", pl.col("ranks").list.len()).iter_rows()
     for example, (metadata, split, repetitions, stopped, tokens) in zip(examples, columns, strict=True):
         told = example.metadata
         if (json.loads(metadata), split, repetitions) != (told, told.get("split"), told.get("repetitions")):

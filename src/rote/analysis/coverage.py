@@ -148,7 +148,7 @@ class Histogram:
 class Location:
     """p_z along the text.
 
-    `points` has a row per window: `start`, `suffix_start`, `log_prob`, `prob`, `stopped`; a stopped row's log_prob is
+    `points` has a row per window: `start`, `suffix_start`, `log_prob`, `prob`, `bounded`; a stopped row's log_prob is
     an upper bound and its prob null. The histograms count windows with p_z >= FLOOR: `log10` in bins of a tenth of a
     decade from 0.0001 to 1, `linear` in 50 bins from 0 to 1, of which the first begins at 0 but counts from FLOOR on.
     They leave out `undecided` stopped rows whose bound reaches FLOOR.
@@ -165,10 +165,10 @@ def location(scores: pl.DataFrame) -> Location:
     lower, upper = log_prob_bounds(scores)
     starts, _ = spans(scores, "example")
     suffixes, _ = spans(scores, "suffix")
-    stopped = scores["stopped"].to_numpy()
+    bounded = scores["bounded"].to_numpy()
     points = pl.DataFrame(
-        {"start": starts, "suffix_start": suffixes, "log_prob": upper, "prob": np.exp(upper), "stopped": stopped}
-    ).with_columns(prob=pl.when("stopped").then(None).otherwise("prob"))
+        {"start": starts, "suffix_start": suffixes, "log_prob": upper, "prob": np.exp(upper), "bounded": bounded}
+    ).with_columns(prob=pl.when("bounded").then(None).otherwise("prob"))
     counted = lower[lower >= math.log(FLOOR)]
     return Location(
         points=points,
@@ -192,7 +192,7 @@ def longest(scores: pl.DataFrame, thresholds: Sequence[float] = (0.01, 0.1, 0.5,
     than the suffixes that were scored: one as long as they are says that longer windows may show more.
     """
     log_prob_bounds(scores, "token_log_probs")
-    stopped = scores["stopped"].to_numpy()
+    stopped = scores["bounded"].to_numpy()
     best = dict.fromkeys(thresholds, (0, -math.inf, -1))  # tokens, log_prob, row
     inexact = set()
     for threshold in thresholds:

@@ -41,7 +41,7 @@ def decades(first: int, last: int, steps: int) -> tuple[float, ...]:
 def spread(scores: pl.DataFrame, edges: Sequence[float]) -> Spread:
     """The rows' p_z counted in bins. Every row stands in exactly one of the counts; the last edge is 1."""
     _, log_prob = log_prob_bounds(scores)
-    stopped = scores["stopped"].to_numpy()
+    stopped = scores["bounded"].to_numpy()
     known = log_prob[~stopped]
     zero = int(np.count_nonzero(known == -math.inf))
     # By log_prob, as every threshold: p_z itself would be rounded.

@@ -51,7 +51,7 @@ def rates(
     `numeric_tolerance` is how far log_prob may move between two correct computations, `border_tolerance` how far a
     token's margin may; both depend on the dtype, and the defaults suit float32. Fields of the result:
 
-    - `examples`: rows, or all windows of a scan in stages; `stopped`: how many of them stopped early; `tau`
+    - `examples`: rows, or all windows of a scan in stages; `bounded`: how many of them stopped early; `tau`
     - `greedy_rate`, `rate_at_tau`, `rate_at_1e_4`, `maximum_rate` (log_prob > -inf): a `Rate` each
     - `np_table`: for each n in QUERIES and p in CHANCES a `Rate` with `n` and `p`: the share of examples that appear at
       least once in n generations with probability p or more
@@ -91,7 +91,7 @@ def staged_rates(
     lower_greedy = np.where(scores["greedy"].to_numpy(), 0.0, -math.inf)
     return Rates(
         examples=tally.total,
-        stopped=int(scores["stopped"].sum()),
+        bounded=int(scores["bounded"].sum()),
         tau=tau,
         greedy_rate=_Tally(lower_greedy, lower_greedy, left_out).rate(_possible),
         rate_at_tau=tally.rate(lambda rows: _at_or_above(rows, tau)),
@@ -174,7 +174,7 @@ def log_prob_bounds(scores: pl.DataFrame, *needed: str) -> tuple[Array, Array]:
     Checks what every analysis relies on: the columns are there (`needed` too), the rows are of one scheme, and each
     log_prob is that of a probability.
     """
-    missing = [name for name in ("example_id", "scheme", "log_prob", "stopped", *needed) if name not in scores.columns]
+    missing = [name for name in ("example_id", "scheme", "log_prob", "bounded", *needed) if name not in scores.columns]
     if missing:
         raise InputError(
             f"the score table has no column {missing[0]!r}; pass the table that a scan or score run writes."
@@ -182,7 +182,7 @@ def log_prob_bounds(scores: pl.DataFrame, *needed: str) -> tuple[Array, Array]:
     if scores["scheme"].n_unique() > 1:
         schemes = ", ".join(f"'{scheme}'" for scheme in scores["scheme"].unique().sort())
         raise InputError(f"these scores are of several schemes ({schemes}); filter the table to one of them first.")
-    for name in {"log_prob", "stopped", *needed} & {"log_prob", "stopped", "greedy"}:
+    for name in {"log_prob", "bounded", *needed} & {"log_prob", "bounded", "greedy"}:
         if scores[name].null_count():
             row = scores.row(int(scores[name].is_null().arg_max() or 0), named=True)
             raise InputError(f"example {row['example_id']!r} has no {name}; score it again.")
@@ -192,7 +192,7 @@ def log_prob_bounds(scores: pl.DataFrame, *needed: str) -> tuple[Array, Array]:
         raise InputError(
             f"example {row['example_id']!r} has log_prob {row['log_prob']}, which is that of no probability."
         )
-    lower = np.where(scores["stopped"].to_numpy(), -math.inf, upper)
+    lower = np.where(scores["bounded"].to_numpy(), -math.inf, upper)
     return lower, upper
 
 

@@ -28,7 +28,7 @@ def shortened(scores: pl.DataFrame, suffix: int) -> pl.DataFrame:
     """
     if suffix < 1:
         raise InputError(f"a suffix must have at least 1 token, not {suffix}.")
-    if scores["stopped"].any():
+    if scores["bounded"].any():
         raise InputError("rows that stopped early lack tokens, so they cannot be shortened; score without stop_early.")
     lengths = scores["token_log_probs"].list.len()
     if (lengths < suffix).any():

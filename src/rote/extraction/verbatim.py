@@ -34,7 +34,7 @@ PILOT = 32  # with tau: one example in this many is scored in full first, to see
 class Verbatim:
     """One example under one scheme.
 
-    `log_prob` is log p_z, -inf where a suffix token lies outside the scheme's support. Where `stopped` it is an upper
+    `log_prob` is log p_z, -inf where a suffix token lies outside the scheme's support. Where `bounded` it is an upper
     bound instead, certainly below the tau that was asked for, and the per-token arrays end where scoring stopped.
     `greedy`: greedy decoding emits exactly the suffix. `margins`: see `rote.decoding.target_scores`; tokens whose
     margin is smaller than the model's `logit_tolerance` may fall on either side of the support in another computation.
@@ -44,7 +44,7 @@ class Verbatim:
     scheme: Scheme
     log_prob: float
     greedy: bool
-    stopped: bool
+    bounded: bool
     token_log_probs: Floats
     base_log_probs: Floats
     ranks: NDArray[np.int32]
@@ -59,7 +59,7 @@ class Verbatim:
     def told(self) -> dict[str, Any]:
         """Its numbers by name; p_z is an upper bound where it was stopped."""
         own = {"scheme": str(self.scheme), "p_z": self.prob, "log_prob": self.log_prob}
-        return {**own, "greedy": self.greedy, "stopped": self.stopped}
+        return {**own, "greedy": self.greedy, "bounded": self.bounded}
 
 
 def verbatim(
@@ -164,7 +164,7 @@ def from_scores(example: Example, scheme: Scheme, scores: TargetScores) -> Verba
         scheme=scheme,
         log_prob=float(log_probs[0].sum(dtype=np.float64)),
         greedy=bool(argmax.all()),
-        stopped=False,
+        bounded=False,
         token_log_probs=log_probs[0],
         base_log_probs=base,
         ranks=ranks,
@@ -244,7 +244,7 @@ def _results(
                     scheme=scheme,
                     log_prob=float(row.total[s]),
                     greedy=row.greedy,
-                    stopped=i in stopped,
+                    bounded=i in stopped,
                     token_log_probs=row.log_probs[s],
                     base_log_probs=row.base,
                     ranks=row.ranks,

@@ -165,15 +165,15 @@ def _chosen(rows: pl.DataFrame, asked: Sequence[str], passages: int, samples: in
             if name not in rows["example_id"]:
                 raise InputError(f"the run has no example {name!r}; the first is {rows['example_id'][0]!r}.")
         chosen = rows.filter(pl.col("example_id").is_in(list(asked)))
-        if chosen["stopped"].any():
-            name = chosen.filter(pl.col("stopped"))["example_id"][0]
+        if chosen["bounded"].any():
+            name = chosen.filter(pl.col("bounded"))["example_id"][0]
             raise InputError(f"example {name!r} was stopped early, so its p_z is only bounded; choose another.")
         return chosen
     if rows["scheme"][0] == str(GREEDY):
         raise InputError(
             f"under greedy decoding p_z is 0 or 1 and every generation is the same: name some {argument('examples')}."
         )
-    whole = rows.filter(~pl.col("stopped"))
+    whole = rows.filter(~pl.col("bounded"))
     picked = spread_over(whole["log_prob"].to_list(), passages, samples)
     if not picked:
         raise InputError(

@@ -373,7 +373,7 @@ def _passage(first: pl.DataFrame, second: pl.DataFrame, passages: Passages, chan
         suffix_start=one["suffix_start"],
         suffix_end=one["suffix_end"],
         log_prob=[None if row["log_prob"] == -math.inf else row["log_prob"] for row in (one, two)],
-        stopped=[row["stopped"] for row in (one, two)],
+        bounded=[row["bounded"] for row in (one, two)],
         greedy=[row["greedy"] for row in (one, two)],
         crossed=change.crossed,
         least_change=change.least_change if math.isfinite(change.least_change) else None,

@@ -185,7 +185,7 @@ def _rows(table: pl.DataFrame, run: ComparedRun) -> pl.DataFrame:
         "example_id",
         pl.lit(run.scheme).alias("scheme"),
         pl.col(f"log_prob_{key}").alias("log_prob"),
-        pl.col(f"stopped_{key}").alias("stopped"),
+        pl.col(f"bounded_{key}").alias("bounded"),
         *(pl.col(place).alias(name) for name, place in own.items()),
     )
 

@@ -127,7 +127,7 @@ def _misplaced(examples: Sequence[Example], rows: pl.DataFrame, scheme: str) -> 
     """Rows that stand for other characters or tokens than what is cut there now."""
     places = rows.select("suffix_start", "suffix_end").iter_rows()
     lengths = rows["ranks"].list.len()
-    for example, place, tokens, stopped in zip(examples, places, lengths, rows["stopped"], strict=True):
+    for example, place, tokens, stopped in zip(examples, places, lengths, rows["bounded"], strict=True):
         problem = None
         if example.start is not None and (example.suffix_start, example.suffix_end) != place:
             problem = "its suffix stands elsewhere in the text"
@@ -153,7 +153,7 @@ def _scheme_problem(row: Row, fresh: Verbatim, greedy: Verbatim, limits: Limit, 
     finite = np.isfinite(margins) & np.isfinite(now)
     if np.abs(margins[finite] - now[finite]).sum() > border * size:
         return "its tokens are elsewhere from the border of the support"
-    if row["stopped"] and fresh.log_prob > row["log_prob"] + limits.of_a_sum(len(fresh.ranks)):
+    if row["bounded"] and fresh.log_prob > row["log_prob"] + limits.of_a_sum(len(fresh.ranks)):
         return "its log-prob is above the bound at which it was given up"
     if row["greedy"] != greedy.greedy and np.abs(greedy.margins).min() >= border:
         return f"greedy decoding {'gives' if greedy.greedy else 'does not give'} its suffix"

@@ -229,7 +229,7 @@ def _shown(side: Side, rows: pl.DataFrame, example_id: str) -> PassageOfRun:
         tokenised=side.run.texts.tokenised.get(example_id),
         log_prob=None if row["log_prob"] == -math.inf else row["log_prob"],
         p_z=probability,
-        stopped=row["stopped"],
+        bounded=row["bounded"],
         greedy=row["greedy"],
         queries_needed={f"{p:g}": _whole(queries_needed(probability, at_least=p)) for p in CHANCES},
         at_least_once={str(n): at_least_once(probability, n) for n in QUERIES},

@@ -123,7 +123,7 @@ class MovedPassage:
     suffix_start: int | None
     suffix_end: int | None
     log_prob: list[float | None]
-    stopped: list[bool]
+    bounded: list[bool]
     greedy: list[bool]
     crossed: bool
     least_change: float | None

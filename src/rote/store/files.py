@@ -16,7 +16,7 @@ import msgspec
 
 from rote.errors import InputError, RunError, argument
 
-FORMAT = 6
+FORMAT = 7
 """Of every JSON file that Rote writes; one that differs in it is refused, not guessed at."""
 
 Declared = TypeVar("Declared")

@@ -79,7 +79,7 @@ class Rates:
     """Every rate of one scheme's rows; see `rote.analysis.rates.rates`. `documents`: of drawn examples."""
 
     examples: int
-    stopped: int
+    bounded: int
     tau: float
     greedy_rate: Rate
     rate_at_tau: Rate

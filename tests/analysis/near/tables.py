@@ -17,7 +17,7 @@ SCHEMA: dict[str, Any] = {
     "scheme": pl.String,
     "log_prob": pl.Float64,
     "greedy": pl.Boolean,
-    "stopped": pl.Boolean,
+    "bounded": pl.Boolean,
     "lower": pl.Float64,
     "upper": pl.Float64,
     "lower_by_tolerance": pl.List(pl.Float64),
@@ -34,7 +34,7 @@ SCHEMA: dict[str, Any] = {
 
 def row(name: str, log_prob: float, lower: list[float], upper: list[float] | None = None, **other: Any) -> Any:
     upper = lower if upper is None else upper
-    plain: dict[str, Any] = {"scheme": "s", "greedy": False, "stopped": False, "verdict": "undecided"}
+    plain: dict[str, Any] = {"scheme": "s", "greedy": False, "bounded": False, "verdict": "undecided"}
     plain |= {"near_token_evals": 100, "eos_mass": 0.0, "estimate": None, "estimate_error": None}
     plain |= {"candidates": [], "greedy_distance": None, "lower": lower[-1], "upper": upper[-1]}
     bounds = {"lower_by_tolerance": lower, "upper_by_tolerance": upper}

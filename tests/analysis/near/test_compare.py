@@ -130,7 +130,7 @@ def test_what_differs_is_named() -> None:
     with pytest.raises(InputError, match="reference model 'q' is not among the models: 'm'"):
         compare_fixed({"m": one}, reference="q")
     with pytest.raises(InputError, match="stopped early"):
-        compare_fixed({"m": table([row("a", -9.0, [0.0], stopped=True)])})
+        compare_fixed({"m": table([row("a", -9.0, [0.0], bounded=True)])})
 
 
 def test_empty_comparisons() -> None:
@@ -146,7 +146,7 @@ def test_empty_comparisons() -> None:
 @given(runs(names=2))
 def test_verbatim_in_larger(drawn: list[Rows]) -> None:
     small, large = drawn[0], drawn[-1]
-    columns = ["example_id", "scheme", "log_prob", "stopped"]
+    columns = ["example_id", "scheme", "log_prob", "bounded"]
     result = verbatim_in_larger(table(small), table(large).select(columns), tau=TAU)
     new = {each["example_id"] for each in small if reference.unlocked(each, TAU)}
     both = sorted(each["example_id"] for each in large if each["example_id"] in new and reference.verbatim(each, TAU))
@@ -157,7 +157,7 @@ def test_verbatim_in_larger(drawn: list[Rows]) -> None:
 def test_verbatim_in_larger_refuses_stopped_rows() -> None:
     one = table([row("a", -9.0, [0.0])])
     with pytest.raises(InputError, match="large model's table"):
-        verbatim_in_larger(one, one.with_columns(stopped=pl.lit(True)))
+        verbatim_in_larger(one, one.with_columns(bounded=pl.lit(True)))
 
 
 outcomes = st.integers(1, 130).flatmap(

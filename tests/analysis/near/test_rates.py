@@ -370,7 +370,7 @@ def test_rounding_beyond_one_and_between_bounds_is_forgiven() -> None:
 def test_bad_tables_are_named() -> None:
     good = row("a", -1.0, [0.5, 0.5])
     bad: list[tuple[dict[str, Any], str]] = [
-        (row("b", -9.0, [0.1, 0.1], stopped=True), "'b' was stopped early"),
+        (row("b", -9.0, [0.1, 0.1], bounded=True), "'b' was stopped early"),
         ({**row("b", -1.0, [0.5, 0.5]), "lower_by_tolerance": None}, "'b' has no lower_by_tolerance"),
         ({**row("b", -1.0, [0.5, 0.5]), "upper_by_tolerance": []}, "'b' has no upper_by_tolerance"),
         (row("b", -1.0, [0.5]), "differ in length"),
@@ -396,7 +396,7 @@ def test_bad_tables_are_named() -> None:
             function(table([good]), tau=0)
     with pytest.raises(InputError, match="tolerance must lie between 0 and the search's 1, not 2"):
         prompts_needed(table([good]), tolerance=2)
-    for name in ("lower_by_tolerance", "greedy_distance", "near_token_evals", "stopped"):
+    for name in ("lower_by_tolerance", "greedy_distance", "near_token_evals", "bounded"):
         with pytest.raises(InputError, match=f"no column '{name}'"):
             near_summary(table([good]).drop(name))
 
@@ -406,7 +406,7 @@ def test_a_hundred_thousand_rows_in_seconds() -> None:
     random = np.random.default_rng(0)
     lower = np.sort(10.0 ** -random.exponential(3, (size, 6)), axis=1)
     drawn: dict[str, Any] = {name: [None] * size for name in SCHEMA}
-    drawn |= {"example_id": [str(i) for i in range(size)], "scheme": ["s"] * size, "stopped": [False] * size}
+    drawn |= {"example_id": [str(i) for i in range(size)], "scheme": ["s"] * size, "bounded": [False] * size}
     drawn |= {"log_prob": np.log(lower[:, 0]), "lower_by_tolerance": lower.tolist()}
     drawn |= {"upper_by_tolerance": np.minimum(lower * 1.1, 1).tolist(), "near_token_evals": [1000] * size}
     scores = pl.DataFrame(drawn, schema=SCHEMA)

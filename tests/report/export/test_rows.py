@@ -77,7 +77,7 @@ def table_of(each: list[dict[str, Any]], texts: list[tuple[str, str]], **columns
         "scheme": ["greedy"] * count,
         **dict.fromkeys(("start", "suffix_start", "suffix_end", "repetitions"), [None] * count),
         "log_prob": [-1.0] * count,
-        "stopped": [False] * count,
+        "bounded": [False] * count,
         "greedy": [False] * count,
         "split": [None] * count,
         "metadata": [json.dumps(one) for one in each],
@@ -128,7 +128,7 @@ def test_metadata_of_too_many_keys_stays_whole() -> None:
 
 def test_what_is_only_an_upper_bound_is_not_called_p_z() -> None:
     log_probs = [-1.0, -9.0, -math.inf, -math.inf, -1000.0]
-    table = table_of([{}] * 5, [("", "")] * 5, log_prob=log_probs, stopped=[False, True, True, False, False])
+    table = table_of([{}] * 5, [("", "")] * 5, log_prob=log_probs, bounded=[False, True, True, False, False])
     assert table["p_z"].to_list() == [math.exp(-1), None, 0, 0, 0]
     assert table["log_prob"].to_list() == [-1, None, -math.inf, -math.inf, -1000]
     assert table["log_prob_upper"].to_list() == log_probs

@@ -68,7 +68,7 @@ def _row(chance: random.Random, number: int, tolerance: int | None, stopping: bo
         "suffix_end": start + 100 + chance.randrange(1, 300),
         "log_prob": log_prob,
         "greedy": not stopped and log_prob > -1,
-        "stopped": stopped,
+        "bounded": stopped,
         "token_evals": chance.randrange(50, 100),
         "margins": [1.0],
         "repetitions": chance.choice((None, 0, 1, 2, 4)),

@@ -39,7 +39,7 @@ def only(figure: Figure, kind: str, label: str = "") -> pl.DataFrame:
 
 
 def known(table: pl.DataFrame) -> list[dict[str, Any]]:
-    return [row for row in table.to_dicts() if not row["stopped"]]
+    return [row for row in table.to_dicts() if not row["bounded"]]
 
 
 def close(one: Any, two: Any) -> bool:
@@ -154,7 +154,7 @@ def test_prompts(count: int, seed: int, stopping: bool) -> None:
     for n in (1, 2, 10, 100, 10_000, 1_000_000):
         for p in CHANCES:
             reach = [_in(n, row["log_prob"]) >= p for row in table.to_dicts()]
-            doubtful = [row["stopped"] and ok for row, ok in zip(table.to_dicts(), reach, strict=True)]
+            doubtful = [row["bounded"] and ok for row, ok in zip(table.to_dicts(), reach, strict=True)]
             if any(doubtful):
                 assert (n, p) not in listed
             else:
@@ -198,7 +198,7 @@ def test_groups(count: int, seed: int, stopping: bool) -> None:
         for number, value in enumerate(values):
             own = [row for row in table.to_dicts() if row[key] == value]
             for label, hits in (
-                ("At", sum(not row["stopped"] and row["log_prob"] >= math.log(TAU) for row in own)),
+                ("At", sum(not row["bounded"] and row["log_prob"] >= math.log(TAU) for row in own)),
                 ("Greedy", sum(row["greedy"] for row in own)),
             ):
                 drawn = only(figure, "interval", label).row(number, named=True)
@@ -222,7 +222,7 @@ def test_split_distribution(count: int, seed: int, stopping: bool) -> None:
         for number in range(-80, 1):
             level = 10 ** (number / 20)
             reach = [row for row in own if row["log_prob"] >= math.log(level)]
-            if any(row["stopped"] for row in reach):
+            if any(row["bounded"] for row in reach):
                 assert level not in drawn
             else:
                 assert drawn[level] == pytest.approx(len(reach) / len(own))

@@ -79,7 +79,7 @@ def _run(key: str, table: pl.DataFrame, *, scanned: bool, near: bool, named: boo
         versions=VERSIONS,
         seal="1" * 64,
         scheme=SCHEME,
-        stop_early=bool(table["stopped"].any()),
+        stop_early=bool(table["bounded"].any()),
         examples=table.height,
         dropped=0,
         rates=rates(table),
@@ -114,7 +114,7 @@ def test_comparison(count: int, seed: int, stopping: bool) -> None:
             over = [
                 math.exp(row["log_prob"])
                 for row in table.to_dicts()
-                if not row["stopped"] and row["suffix_start"] < part["end"] and row["suffix_end"] > part["start"]
+                if not row["bounded"] and row["suffix_start"] < part["end"] and row["suffix_end"] > part["start"]
             ]
             best = max(over, default=0.0)
             assert part["highest_probability"] == (pytest.approx(best) if best >= TAU * (1 - 1e-12) else None)
@@ -131,7 +131,7 @@ def test_comparison(count: int, seed: int, stopping: bool) -> None:
 def _check_pair(figure: Figure | None, first: pl.DataFrame, second: pl.DataFrame) -> None:
     other = {row["example_id"]: row for row in second.to_dicts()}
     both = [(row, other[row["example_id"]]) for row in first.to_dicts()]
-    known = [(one, two) for one, two in both if not one["stopped"] and not two["stopped"]]
+    known = [(one, two) for one, two in both if not one["bounded"] and not two["bounded"]]
     if not known:
         assert figure is None
         return

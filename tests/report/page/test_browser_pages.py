@@ -258,7 +258,7 @@ def test_every_run_has_a_lane_and_those_with_bounds_have_two(page: Any, runs: li
         length = len(runs[0].text or "")
         shown = [False] * length
         for start, end, value, stopped in zip(
-            rows["suffix_start"], rows["suffix_end"], values, rows["stopped"], strict=True
+            rows["suffix_start"], rows["suffix_end"], values, rows["bounded"], strict=True
         ):
             if value >= math.log(0.001) and not (column == "log_prob" and stopped):
                 shown[start:end] = [True] * (end - start)
@@ -267,7 +267,7 @@ def test_every_run_has_a_lane_and_those_with_bounds_have_two(page: Any, runs: li
 
 
 def test_pointing_at_a_lane_says_its_run_and_a_click_opens_the_passage_in_all(page: Any, runs: list[Run]) -> None:
-    known = runs[1].scores.filter(~pl.col("stopped")).sort("log_prob")  # the hot one has the fewest
+    known = runs[1].scores.filter(~pl.col("bounded")).sort("log_prob")  # the hot one has the fewest
     share = (known["suffix_start"][-1] + known["suffix_end"][-1]) / 2 / len(runs[0].text or "")
     for lane, (name, key) in enumerate((("A near", "A"), ("A within 2 edits", "A"), ("B hot", "B"), ("C no-bos", "C"))):
         page.locator("#strips").scroll_into_view_if_needed()
@@ -294,7 +294,7 @@ def assert_in_all_runs(page: Any, runs: list[Run]) -> None:
     expected = []
     for key, run in zip("ABC", runs, strict=True):
         row = run.scores.row(by_predicate=pl.col("example_id") == window, named=True)
-        least = "at most " if row["stopped"] else ""
+        least = "at most " if row["bounded"] else ""
         expected.append([f"{key} {run.folder.name}", least + numbers.probability(row["log_prob"])])
     assert shown == expected
 
@@ -370,7 +370,7 @@ def test_the_table_of_all_runs_can_be_saved(page: Any, runs: list[Run], tmp_path
         found = read(tmp_path / f"table.{kind}")
         for key, run in zip("ABC", runs, strict=True):
             own = found.filter(pl.col("run") == key)
-            for name in ("example_id", "suffix_start", "log_prob", "stopped"):
+            for name in ("example_id", "suffix_start", "log_prob", "bounded"):
                 assert own[name].to_list() == run.scores[name].to_list(), (kind, name)
 
 

@@ -48,7 +48,7 @@ def page_run(rows: pl.DataFrame, key: str = "", name: str = "a model") -> dict[s
         "name": name,
         "log_prob": [None if value == -math.inf else value for value in rows["log_prob"]],
         "flags": [
-            int(greedy) | int(stopped) << 1 for greedy, stopped in zip(rows["greedy"], rows["stopped"], strict=True)
+            int(greedy) | int(stopped) << 1 for greedy, stopped in zip(rows["greedy"], rows["bounded"], strict=True)
         ],
     }
 

@@ -180,8 +180,8 @@ def test_where_windows_were_given_up_a_strip_claims_no_more_than_is_known(
     text = alice[3000:4500] + gatsby[5000:7500]
     run = rote.scan(bundled, text, out=tmp_path / "run", windows=rote.Windows(stride=30), tau=0.01, stop_early=True)
     rows = run.scores
-    assert rows["stopped"].any()
-    known = best_by_character(rows.filter(~rows["stopped"]), len(text), "log_prob")
+    assert rows["bounded"].any()
+    known = best_by_character(rows.filter(~rows["bounded"]), len(text), "log_prob")
     seen = looked_at(rows, len(text))
     told = set()
     with opened(browser, run.folder / "report.html") as page:

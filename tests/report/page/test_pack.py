@@ -38,7 +38,7 @@ CANDIDATE = pl.Struct(
 )
 SCHEMA: dict[str, Any] = {
     "example_id": pl.String, "scheme": pl.String, "start": pl.Int64, "suffix_start": pl.Int64, "suffix_end": pl.Int64,
-    "log_prob": pl.Float64, "greedy": pl.Boolean, "stopped": pl.Boolean, "token_log_probs": pl.List(pl.Float32),
+    "log_prob": pl.Float64, "greedy": pl.Boolean, "bounded": pl.Boolean, "token_log_probs": pl.List(pl.Float32),
     "ranks": pl.List(pl.Int32), "token_ends": pl.List(pl.Int32), "repetitions": pl.Int64, "split": pl.String,
 }  # fmt: skip
 NEAR_SCHEMA = {"lower": pl.Float64, "upper": pl.Float64, "verdict": pl.String, "candidates": pl.List(CANDIDATE)}
@@ -60,7 +60,7 @@ def row(draw: st.DrawFn, near: bool, scanned: bool) -> dict[str, Any]:
         **dict(zip(("start", "suffix_start", "suffix_end"), places if scanned else [None] * 3, strict=True)),
         "log_prob": draw(LogProbs),
         "greedy": draw(st.booleans()),
-        "stopped": draw(st.booleans()),
+        "bounded": draw(st.booleans()),
         "token_log_probs": tokens,
         "ranks": [draw(st.integers(1, 2**31 - 1)) for _ in tokens],
         "token_ends": ends,
@@ -178,7 +178,7 @@ def test_every_number_comes_back(made: tuple[pl.DataFrame, bool]) -> None:
     for name in exact:
         assert column(packed, run, name) == rows[name].to_list()
     for flags, own in zip(column(packed, run, "flags"), rows.iter_rows(named=True), strict=True):
-        assert (bool(int(flags) & 1), bool(int(flags) & 2)) == (own["greedy"], own["stopped"])
+        assert (bool(int(flags) & 1), bool(int(flags) & 2)) == (own["greedy"], own["bounded"])
         assert VERDICTS[int(flags) >> 2] == ((own["verdict"] or "") if near else "")
     starts = column(packed, run, "start") if scanned else []
     names = run["ids"] if run["ids"] is not None else [f"w{start}" for start in starts]
@@ -229,7 +229,7 @@ def many(count: int, seed: int = 0) -> pl.DataFrame:
             {
                 "example_id": f"w{10 * i}", "scheme": SCHEME, "start": 10 * i, "suffix_start": 10 * i + 100,
                 "suffix_end": 10 * i + 200, "log_prob": float(tokens[i].sum()), "greedy": False,
-                "stopped": i % 7 == 0, "token_log_probs": tokens[i].tolist(),
+                "bounded": i % 7 == 0, "token_log_probs": tokens[i].tolist(),
                 "ranks": chance.integers(1, 5000, 20).tolist(), "token_ends": list(range(5, 105, 5)),
             }
             for i in range(count)
@@ -257,7 +257,7 @@ def test_rows_that_do_not_fit_are_the_least_likely(count: int, share: float) -> 
     size = taken(packed, found)
     assert size <= budget + 10 or not unpackaged  # ten: what base64 rounds up, brackets
     assert len(unpackaged) == found["kept"]
-    values = [-math.inf if own["stopped"] else own["log_prob"] for own in rows.iter_rows(named=True)]
+    values = [-math.inf if own["bounded"] else own["log_prob"] for own in rows.iter_rows(named=True)]
     order = sorted(range(count), key=lambda i: (-values[i], i))
     assert sorted(unpackaged) == sorted(order[: len(unpackaged)])
     if share == 2.0:
@@ -322,7 +322,7 @@ def test_a_probability_on_a_rounding_border_speaks_for_no_other() -> None:
 
 def plain(count: int) -> pl.DataFrame:
     """So many rows with nothing special about them."""
-    one = {"scheme": SCHEME, "log_prob": -1.0, "greedy": True, "stopped": False, "token_log_probs": [], "ranks": []}
+    one = {"scheme": SCHEME, "log_prob": -1.0, "greedy": True, "bounded": False, "token_log_probs": [], "ranks": []}
     return table([{**one, "example_id": f"e{i}"} for i in range(count)], near=False)
 
 

@@ -50,7 +50,7 @@ SCHEMA: dict[str, Any] = {
     "suffix_end": pl.Int64,
     "log_prob": pl.Float64,
     "greedy": pl.Boolean,
-    "stopped": pl.Boolean,
+    "bounded": pl.Boolean,
     "token_evals": pl.Int32,
     "token_log_probs": pl.List(pl.Float32),
     "base_log_probs": pl.List(pl.Float32),
@@ -67,7 +67,7 @@ def table(
     log_probs: Sequence[float],
     *,
     spans: Sequence[tuple[int, int]] | None = None,
-    stopped: Sequence[bool] | None = None,
+    bounded: Sequence[bool] | None = None,
     scheme: str = TOP_K,
     **columns: Any,
 ) -> pl.DataFrame:
@@ -80,7 +80,7 @@ def table(
         "suffix_end": [e for _, e in spans] if spans else [None] * count,
         "log_prob": list(log_probs),
         "greedy": [p > -0.1 for p in log_probs],
-        "stopped": list(stopped) if stopped else [False] * count,
+        "bounded": list(bounded) if bounded else [False] * count,
         "token_evals": [99] * count,
         **{name: [[0.5, 2.0]] * count for name in ("token_log_probs", "base_log_probs", "margins")},
         "ranks": [[1, 2]] * count,
@@ -229,7 +229,7 @@ def test_a_score_run_gives_its_count_and_interval() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log_probs", "stopped"),
+    ("log_probs", "bounded"),
     [
         ([-math.inf] * 3, [False] * 3),
         ([-20.0, -700.0, -800.0], [False] * 3),
@@ -238,9 +238,9 @@ def test_a_score_run_gives_its_count_and_interval() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["scan", "score"])
-def test_nothing_extracted_is_said_plainly(log_probs: list[float], stopped: list[bool], kind: str) -> None:
+def test_nothing_extracted_is_said_plainly(log_probs: list[float], bounded: list[bool], kind: str) -> None:
     spans = windows(len(log_probs)) if kind == "scan" else None
-    html = page(table(log_probs, spans=spans, stopped=stopped), kind=kind, example=("", ""))
+    html = page(table(log_probs, spans=spans, bounded=bounded), kind=kind, example=("", ""))
     seen = Outline(html)
     headline = seen.text["headline"][0]
     assert re.search("Nothing was extracted: |None of|cannot be extracted", headline)
@@ -352,7 +352,7 @@ def test_the_page_stands_alone_and_can_be_walked_by_keyboard_and_screen_reader()
 
 
 def test_stopped_rows_make_ranges_of_what_they_leave_open() -> None:
-    scores = table([math.log(0.5), -12.0, -12.0, -math.inf], spans=windows(4), stopped=[False, True, True, False])
+    scores = table([math.log(0.5), -12.0, -12.0, -math.inf], spans=windows(4), bounded=[False, True, True, False])
     said = words(page(scores))
     assert "≥ 25.0%" in said
     assert "at most 75.0%: rows stopped early" in said
@@ -402,7 +402,7 @@ def test_the_strongest_passages_do_not_overlap_a_stronger_one(rows: list[tuple[i
     scores = table(
         [p for _, _, p, _ in rows],
         spans=[(s, s + w) for s, w, _, _ in rows],
-        stopped=[x and p < math.log(tau) for _, _, p, x in rows],
+        bounded=[x and p < math.log(tau) for _, _, p, x in rows],
     )
     wanted: list[int] = []
     for i in sorted(range(len(rows)), key=lambda i: (-rows[i][2], rows[i][0], i)):
@@ -552,7 +552,7 @@ def test_long_lists_say_what_they_leave_out() -> None:
 
 
 def test_the_table_of_examples_has_bounds_for_what_was_stopped() -> None:
-    scores = table([-12.0, math.log(0.95), -math.inf], stopped=[True, False, False], repetitions=[None, 3, 0])
+    scores = table([-12.0, math.log(0.95), -math.inf], bounded=[True, False, False], repetitions=[None, 3, 0])
     html = page(scores, kind="score", example=("before ", "the first words of it"))
     listed = html[html.index('aria-labelledby="listed"') :]
     rows = [words(row) for row in re.findall(r"<tr><th.*?</tr>", listed[: listed.index("</tbody>")])][1:]
@@ -576,7 +576,7 @@ def test_the_distribution_counts_every_window_from_a_ten_thousandth_on() -> None
             "example_id": [str(i) for i in range(len(probabilities))],
             "scheme": "s",
             "log_prob": [math.log(p) if p else -math.inf for p in probabilities],
-            "stopped": False,
+            "bounded": False,
             "start": 0,
             "suffix_start": 1,
             "suffix_end": 2,
@@ -590,7 +590,7 @@ def test_the_distribution_counts_every_window_from_a_ten_thousandth_on() -> None
         ["0.01 to 0.1", "1"],
         ["0.1 to 1", "2"],
     ]
-    assert distribution(rows.with_columns(stopped=pl.lit(True)))["title"].endswith("5 stopped early may be among them")
+    assert distribution(rows.with_columns(bounded=pl.lit(True)))["title"].endswith("5 stopped early may be among them")
 
 
 def test_a_score_run_is_told_by_its_splits_and_not_with_its_control() -> None:

@@ -114,7 +114,7 @@ class Truth:
         rows = self.rows
         if "sampling" in self.manifest:
             rows = [row for row in rows if json.loads(row["metadata"])["corpus"] == "main"]
-        values = [-math.inf if row["stopped"] and not upper else row["log_prob"] for row in rows]
+        values = [-math.inf if row["bounded"] and not upper else row["log_prob"] for row in rows]
         if "refined" not in self.manifest:
             return sum(reaches(value, int(n), float(p)) for value in values) / len(values)
         own = [(row["stage"], reaches(row["log_prob"], int(n), float(p))) for row in rows]
@@ -138,7 +138,7 @@ class Truth:
 
     @cached_property
     def lower(self) -> list[float]:
-        return [-math.inf if row["stopped"] else row["log_prob"] for row in self.rows]
+        return [-math.inf if row["bounded"] else row["log_prob"] for row in self.rows]
 
     @cached_property
     def spans(self) -> list[tuple[int, int]]:
@@ -248,7 +248,7 @@ class Truth:
         tau = math.log(self.summary["tau"])
         hits = {
             "greedy_rate": sum(row["greedy"] for row in own),
-            "rate_at_tau": sum(not row["stopped"] and row["log_prob"] >= tau for row in own),
+            "rate_at_tau": sum(not row["bounded"] and row["log_prob"] >= tau for row in own),
         }
         found = {name: {"rate": hit / len(own), "interval": _wilson(hit, len(own))} for name, hit in hits.items()}
         last = {"repetitions": power, "repetitions/last": 2 * (power or 0) - 1, "examples": len(own)}

@@ -157,7 +157,7 @@ def passage(tokens: int, **changes: Any) -> ShownPassage:
     known: dict[str, Any] = {
         "key": "A", "name": "run", "folder": "run", "model": MODEL, "scheme": "greedy", "tau": 0.001,
         "place": [None] * 3, "prefix": "before", "suffix": EVIL, "log_prob": -1.0, "p_z": math.exp(-1),
-        "stopped": False, "greedy": True, "queries_needed": {"0.5": 2}, "at_least_once": {"1": 0.4, "10": 0.99},
+        "bounded": False, "greedy": True, "queries_needed": {"0.5": 2}, "at_least_once": {"1": 0.4, "10": 0.99},
         "tokens": [TokenOfPassage(position=i + 1, id=i, **token) for i in range(tokens)],  # type: ignore[arg-type]
         "tokens_unknown": None, "tokenised": None, "near": None,
     }  # fmt: skip

@@ -99,7 +99,7 @@ def verbatim_in_larger(small: pl.DataFrame, large: pl.DataFrame, *, tau: float =
     """
     first, second = _same_examples({"small": small, "large": large}).values()
     near = near_table(first, tau)
-    if second["stopped"].any():
+    if second["bounded"].any():
         raise InputError("the large model's table has examples that were stopped early; score it without stopping.")
     unlocked = near.extractable & ~near.verbatim
     both = unlocked & (log_prob_bounds(second)[1] >= math.log(tau))

@@ -60,8 +60,8 @@ def near_table(scores: pl.DataFrame, tau: float = TAU) -> NearTable:
         raise InputError(f"tau is a probability and must lie in (0, 1], not {tau}.")
     _, log_prob = log_prob_bounds(scores, "lower_by_tolerance", "upper_by_tolerance")
     ids = scores["example_id"].to_list()
-    if scores["stopped"].any():
-        stopped = ids[int(scores["stopped"].arg_max() or 0)]
+    if scores["bounded"].any():
+        stopped = ids[int(scores["bounded"].arg_max() or 0)]
         raise InputError(
             f"example {stopped!r} was stopped early, so its p_z is not known; score it again without stopping early."
         )

@@ -93,7 +93,7 @@ def metrics(rows: pl.DataFrame, manifest: Manifest) -> pl.DataFrame:
     p_z = pl.col("log_prob").exp()
     columns = {"exact_match": pl.col("greedy").cast(pl.Float64), "extractable": _reaches("log_prob", math.log(tau))}
     if manifest.stop_early:
-        columns |= {"p_z_lower": pl.when("stopped").then(0.0).otherwise(p_z), "p_z_upper": p_z}
+        columns |= {"p_z_lower": pl.when("bounded").then(0.0).otherwise(p_z), "p_z_upper": p_z}
     else:
         columns |= {"p_z": p_z}
     if manifest.near is not None:
@@ -124,7 +124,7 @@ class Samples:
         if self.task.corpus is not None and rows.height:
             self._origins.append(rows.select("corpus", "document"))
         lines = []
-        kept = rows.select(*_DOC, "stopped", "log_prob", "greedy").iter_rows(named=True)
+        kept = rows.select(*_DOC, "bounded", "log_prob", "greedy").iter_rows(named=True)
         for number, (row, value) in enumerate(zip(kept, values.iter_rows(named=True), strict=True), first):
             sample = _sample(number, row, value, passages)
             self._digest.update("".join(sample[name] for name in _HASHES).encode())
@@ -148,9 +148,9 @@ class Samples:
 def _sample(number: int, row: Row, value: Mapping[str, float], passages: Texts) -> dict[str, Any]:
     prefix, suffix = map(whole, passages(dict(row)))
     log_prob = row["log_prob"]
-    unknown = row["stopped"] and log_prob > -math.inf  # then log_prob is only an upper bound
+    unknown = row["bounded"] and log_prob > -math.inf  # then log_prob is only an upper bound
     doc = {name: row[name] for name in _DOC} | {"prefix": prefix, "suffix": suffix}
-    doc |= {"stopped": row["stopped"], "log_prob_upper": log_prob if unknown else None}
+    doc |= {"bounded": row["bounded"], "log_prob_upper": log_prob if unknown else None}
     answer = ["nan" if unknown else str(log_prob), str(row["greedy"])]  # the harness, too, writes them as text
     return {
         "doc_id": number,

@@ -98,7 +98,7 @@ def score_rows(
     places = scores.select("example_id", "start", "suffix_start", "suffix_end").to_dicts()
     texts = [passages[place] for place in places]
     ways = [passages.tokenised.get(place["example_id"]) for place in places] if passages.tokenised else None
-    exact = pl.col("stopped").not_() | pl.col("log_prob").is_infinite()
+    exact = pl.col("bounded").not_() | pl.col("log_prob").is_infinite()
     return scores.select(
         "example_id",
         _always("model", manifest.model.name, pl.String),
@@ -111,7 +111,7 @@ def score_rows(
         pl.when(exact).then("log_prob").alias("log_prob"),
         pl.col("log_prob").exp().alias("p_z_upper"),
         pl.col("log_prob").alias("log_prob_upper"),
-        "stopped",
+        "bounded",
         "greedy",
         "repetitions",
         "split",

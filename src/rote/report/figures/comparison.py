@@ -16,6 +16,7 @@ from rote.report.figures.layers import (
     SMALLEST,
     allowed,
     bos_first,
+    bounded_sentence,
     cloud,
     colour_axis,
     edge_sentence,
@@ -25,7 +26,6 @@ from rote.report.figures.layers import (
     rate_table,
     rule,
     sentences,
-    stopped_sentence,
     strip_lane,
     strip_layers,
 )
@@ -248,9 +248,9 @@ def _pair(
 ) -> Figure | None:
     """p_z of every passage in two runs."""
     unit, tau = result.unit, result.tau
-    columns = ("example_id", "log_prob", "stopped")
+    columns = ("example_id", "log_prob", "bounded")
     both = tables[first.key].select(columns).join(tables[other.key].select(columns), on="example_id")
-    known = both.filter(~pl.col("stopped") & ~pl.col("stopped_right"))
+    known = both.filter(~pl.col("bounded") & ~pl.col("bounded_right"))
     if not known.height:
         return None
     one, two = known["log_prob"].to_numpy(), known["log_prob_right"].to_numpy()
@@ -287,7 +287,7 @@ def _pair(
                 for side, values in (("left", one), ("lower", two))
                 if (said := edge_sentence(values, unit))
             ),
-            stopped_sentence(both.height - known.height, unit),
+            bounded_sentence(both.height - known.height, unit),
             _which([first, other]),
         ),
         x=x,

@@ -11,7 +11,7 @@ from rote.analysis.distribution import decades, shares_at_least
 from rote.analysis.groups import binned_repetitions, sampled_rates
 from rote.analysis.rates import rates, rates_by
 from rote.report.figures.figure import Axis, Figure, Layer
-from rote.report.figures.layers import FLOOR, intervals, rate_table, rule, sentences, setting, stopped_sentence
+from rote.report.figures.layers import FLOOR, bounded_sentence, intervals, rate_table, rule, sentences, setting
 from rote.report.text import numbers
 from rote.store.run import Finished
 from rote.store.summary import Rates, SplitRates
@@ -100,7 +100,7 @@ def split_distribution(run: Finished, rows: pl.DataFrame) -> Figure | None:
             "Share of each split's examples whose p_z is at least the value on the axis. The higher curve comes out "
             "more easily; how sure the difference is, the plot of rates says.",
             _without(rows),
-            stopped_sentence(int(rows["stopped"].sum()), "example", "curves begin where they leave no doubt"),
+            bounded_sentence(int(rows["bounded"].sum()), "example", "curves begin where they leave no doubt"),
             setting(run, rows["scheme"][0]),
         ),
         x=Axis("p_z at least", "log", "probability", limits=(levels[0], 1.0)),

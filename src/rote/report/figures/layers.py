@@ -67,7 +67,7 @@ def short_scheme(scheme: str) -> str:
     return scheme.removeprefix("temperature=1 ")
 
 
-def stopped_sentence(count: int, unit: str, what: str = "left out") -> str:
+def bounded_sentence(count: int, unit: str, what: str = "left out") -> str:
     """What became of rows that were given up early; nothing where there are none."""
     if not count:
         return ""

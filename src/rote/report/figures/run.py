@@ -21,6 +21,7 @@ from rote.report.figures.groups import GROUP_FIGURES, repetitions, split_distrib
 from rote.report.figures.layers import (
     FLOOR,
     allowed,
+    bounded_sentence,
     cloud,
     colour_axis,
     intervals,
@@ -29,7 +30,6 @@ from rote.report.figures.layers import (
     scored_sentence,
     sentences,
     setting,
-    stopped_sentence,
     strip_lane,
     strip_layers,
 )
@@ -128,7 +128,7 @@ def location_plot(run: Finished, rows: pl.DataFrame) -> Figure | None:
     if not run.scanned:
         return None
     tau, floor = run.summary.tau, min(FLOOR, run.summary.tau)
-    known = rows.filter(~pl.col("stopped"))
+    known = rows.filter(~pl.col("bounded"))
     points = known.select("example_id", x=pl.col("suffix_start").cast(pl.Float64), log_prob="log_prob")
     drawn = points.filter(pl.col("log_prob") >= math.log(floor))
     if not drawn.height:
@@ -148,7 +148,7 @@ def location_plot(run: Finished, rows: pl.DataFrame) -> Figure | None:
             f"p_z of {numbers.counted(drawn.height, 'window')} against the place of their suffixes.{plotted.said}",
             f"{numbers.counted(below, 'window')} below {floor:g}: not drawn." if below else "",
             scored_sentence(run),
-            stopped_sentence(rows.height - known.height, "window"),
+            bounded_sentence(rows.height - known.height, "window"),
             setting(run, rows["scheme"][0]),
         ),
         x=x,
@@ -182,7 +182,7 @@ def histogram(run: Finished, rows: pl.DataFrame) -> Figure | None:
             f"{numbers.counted(counted, unit)} by p_z, in tenths of a power of ten.",
             f"Not drawn: {left}." if left else "",
             scored_sentence(run),
-            stopped_sentence(binned.unknown, unit),
+            bounded_sentence(binned.unknown, unit),
             setting(run, rows["scheme"][0]),
         ),
         x=Axis("p_z", "log", "probability", limits=(binned.edges[0], 1.0)),
@@ -228,7 +228,7 @@ def prompts(run: Finished, rows: pl.DataFrame) -> Figure | None:
             "generations with probability p or more.",
             _left_out_sentence(some) if some else "",
             f"Whiskers: 95% intervals at p = {numbers.threshold(_WHISKERS)}." if sampled else "",
-            stopped_sentence(int(rows["stopped"].sum()), unit, "curves end where they leave the share open")
+            bounded_sentence(int(rows["bounded"].sum()), unit, "curves end where they leave the share open")
             if ends
             else "",
             setting(run, rows["scheme"][0]),

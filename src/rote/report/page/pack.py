@@ -44,7 +44,7 @@ DOWNLOAD = 3_000_000
 
 VERDICTS = ("", "extractable", "not extractable", "undecided")
 TABLE = (
-    "example_id", "scheme", "start", "suffix_start", "suffix_end", "log_prob", "greedy", "stopped", "repetitions",
+    "example_id", "scheme", "start", "suffix_start", "suffix_end", "log_prob", "greedy", "bounded", "repetitions",
     "split", "lower", "upper", "verdict",
 )  # fmt: skip
 """The columns of the table that a page offers for download, as far as a run has them."""
@@ -136,7 +136,7 @@ def _columns(packed: PackedPage, side: PackedRun, exact: bool) -> dict[str, dict
         for name in ("start", "suffix_start", "suffix_end"):  # -1: an example that has no place in a text
             columns[name] = _column(packed, rows[name].fill_null(-1).to_numpy(), "d4")
     columns["log_prob"] = _column(packed, rows["log_prob"].to_numpy(), real)
-    flags = rows["greedy"].to_numpy().astype(np.uint8) | rows["stopped"].to_numpy().astype(np.uint8) << 1
+    flags = rows["greedy"].to_numpy().astype(np.uint8) | rows["bounded"].to_numpy().astype(np.uint8) << 1
     if side.near:
         columns["lower"] = _column(packed, rows["lower"].to_numpy(), real)
         columns["upper"] = _column(packed, rows["upper"].to_numpy(), real)

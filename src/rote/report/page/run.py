@@ -341,7 +341,7 @@ def _unlocked_row(plain: Row, run: RunView) -> dict[str, Any]:
         "row": plain["row"],
         "name": name,
         "split": numbers.MISSING if row.get("split") is None else numbers.name(row["split"]),
-        "p_z": ("at most " if row["stopped"] else "") + numbers.probability(row["log_prob"]),
+        "p_z": ("at most " if row["bounded"] else "") + numbers.probability(row["log_prob"]),
         "bounds": numbers.interval(row["lower"], row["upper"]),
         "output": likeliest(row, suffix),
     }

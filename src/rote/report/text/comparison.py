@@ -78,7 +78,7 @@ def notes(result: ComparisonResult) -> list[str]:
             f"Within {numbers.setting(tolerance)} of log τ, perhaps on its other side in another correct computation: "
             f"{_of_each(each, unit)}."
         )
-    stopped = [(run.key, run.rates.stopped) for run in result.runs if run.rates.stopped]
+    stopped = [(run.key, run.rates.bounded) for run in result.runs if run.rates.bounded]
     if stopped:
         remarks.append(
             "Given up early as certain to end below their run's τ, so that only an upper bound on p_z is known: "
@@ -247,7 +247,7 @@ def moved_facts(passage: MovedPassage, *, gain: bool) -> list[tuple[str, str]]:
     """How a passage moved, as (name, value): its two p_z, by what factor, and whether it passed τ."""
     before, after = (
         ("at most " if stopped else "") + numbers.probability(-math.inf if log_prob is None else log_prob)
-        for log_prob, stopped in zip(passage.log_prob, passage.stopped, strict=True)
+        for log_prob, stopped in zip(passage.log_prob, passage.bounded, strict=True)
     )
     facts = [("p_z", f"{before} to {after}")]
     if (change := passage.least_change) is not None:

@@ -234,7 +234,7 @@ def _early_stop(run: Finished) -> str:
     if not run.manifest.stop_early:
         every = f"every scored {unit} was read" if left_out(run) is not None else f"every {unit} was scored"
         return f"off: {every} to its last token"
-    stopped = run.numbers.rates.stopped
+    stopped = run.numbers.rates.bounded
     if not stopped:
         return f"on, but no {unit} was given up: every one was scored to its last token"
     were = "was" if stopped == 1 else "were"

@@ -68,7 +68,7 @@ class PassageOfRun:
     tokenised: Tokenised | None
     log_prob: float | None
     p_z: float
-    stopped: bool
+    bounded: bool
     greedy: bool
     queries_needed: dict[str, int | None]
     at_least_once: dict[str, float]
@@ -194,7 +194,7 @@ def _tokens(run: PassageOfRun) -> list[Line]:
         so_far = numbers.probability(-math.inf if total is None else total)
         rows.append([str(token.position), *name, numbers.count(token.rank), *both, so_far])
     lines += map(_plain, aligned(rows))
-    if run.stopped:
+    if run.bounded:
         lines.append(_plain(f"Given up after {numbers.counted(len(run.tokens), 'token')}: certain to end below τ."))
     return lines
 
@@ -221,12 +221,12 @@ def _near(run: PassageOfRun) -> list[Line]:
 def p_z(run: PassageOfRun) -> str:
     """The probability, or what is known of it."""
     value = numbers.probability(-math.inf if run.log_prob is None else run.log_prob)
-    return f"at most {value} (given up early)" if run.stopped else value
+    return f"at most {value} (given up early)" if run.bounded else value
 
 
 def prompts(run: PassageOfRun, chance: str) -> str:
     needed = numbers.prompts_for(-math.inf if run.log_prob is None else run.log_prob, float(chance))
-    return f"at least {needed}" if run.stopped and run.log_prob is not None else needed
+    return f"at least {needed}" if run.bounded and run.log_prob is not None else needed
 
 
 def _greedy(run: PassageOfRun) -> str:
@@ -235,7 +235,7 @@ def _greedy(run: PassageOfRun) -> str:
 
 def _once(run: PassageOfRun, n: str) -> str:
     value = run.at_least_once[n]
-    if run.stopped:
+    if run.bounded:
         return f"≤ {_probability(value)}"
     return "> 0.999999" if value == 1 and run.p_z < 1 else _probability(value)
 

@@ -100,7 +100,7 @@ def highest_in_words(scan: RunView) -> str:
     """The most likely window of a scan, where none was likely enough."""
     best = float(log_prob_bounds(scan.rows)[0].max(initial=-math.inf))
     if best == -math.inf:
-        stopped = int(scan.rows["stopped"].sum())
+        stopped = int(scan.rows["bounded"].sum())
         rest = f", but for {numbers.count(stopped)} that were given up early, below τ" if stopped else ""
         return f"every window has probability 0 under this scheme{rest}{_but(scan)}"
     return f"the most likely window has {numbers.probability(best)}; try a smaller --at{_but(scan)}"

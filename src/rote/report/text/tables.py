@@ -142,7 +142,7 @@ def examples_table(rows: pl.DataFrame, order: Sequence[int], texts: Passages, to
     """The likeliest of `total` examples, one by one: columns, rows of cells. `order`: their places in the table."""
     if not rows.height:
         return None
-    names = ["example_id", "scheme", "log_prob", "greedy", "stopped"]
+    names = ["example_id", "scheme", "log_prob", "greedy", "bounded"]
     known = [name for name in ("repetitions", "split") if rows[name].null_count() < rows.height]
     listed = rows[list(order[:EXAMPLES])].select(*names, *known).iter_rows(named=True)
     columns = [_head("Example"), _head("p_z", number=True, minimum=True), _head("Prompts for 90%", number=True)]
@@ -168,7 +168,7 @@ def _example(place: int, row: Row, known: Sequence[str], texts: Passages) -> dic
     words = excerpt(texts[row][1])
     border = [_cell("inside a token" if row["example_id"] in texts.apart else "")] if texts.apart else []
     row = keyed_row(row)
-    most, least = ("at most ", "at least ") if row["stopped"] else ("", "")
+    most, least = ("at most ", "at least ") if row["bounded"] else ("", "")
     log_prob = row["log_prob"]
     cells = [
         _cell(most + numbers.probability(log_prob), number=True),

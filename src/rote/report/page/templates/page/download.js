@@ -7,7 +7,7 @@ const CELLS = {
   split: (run, row) => harmless(run.split?.[row] ?? ""),
   scheme: (run) => run.scheme,
   greedy: isGreedy,
-  stopped: isStopped,
+  bounded: isBounded,
   verdict: verdictOf,
   log_prob: (run, row) => (run.log_prob[row] === -Infinity ? "-inf" : run.log_prob[row]),
   start: (run, row) => placeIn(run.start, row),

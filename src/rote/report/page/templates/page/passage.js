@@ -6,7 +6,7 @@ function passage(runs, run, row, details, texts) {
   if (runs.length > 1) parts.push(acrossRuns(runs, run, row));
   parts.push(...quotation(texts, details));
   if (!details) return [...parts, leftOut(run, row)];
-  if (isStopped(run, row)) {
+  if (isBounded(run, row)) {
     const early = "Scoring stopped early, as this was certain to end below τ: later tokens have no probability.";
     parts.push(textOf("p", early, "caption"));
   }
@@ -28,7 +28,7 @@ function passageTitle(run, row) {
 
 function passageFacts(run, row) {
   const logProb = run.log_prob[row];
-  const least = isStopped(run, row) && logProb > -Infinity ? "at least " : "";
+  const least = isBounded(run, row) && logProb > -Infinity ? "at least " : "";
   const symbol = [make("i", {}, "p"), make("sub", {}, "z")];
   const first = fact(["Probability ", ...symbol], probabilityOf(run, row, "log_prob"));
   first.className = "first";

@@ -17,7 +17,7 @@ function isGreedy(run, row) {
   return (run.flags[row] & 1) === 1;
 }
 
-function isStopped(run, row) {
+function isBounded(run, row) {
   return (run.flags[row] & 2) === 2;
 }
 
@@ -28,7 +28,7 @@ function verdictOf(run, row) {
 /** The logarithm of what a row is shaded by. A row that was stopped early has only an upper bound: below tau. */
 function shadedValue(run, column, row) {
   if (column === "lower") return Math.log(run.lower[row]);
-  return isStopped(run, row) ? -Infinity : run.log_prob[row];
+  return isBounded(run, row) ? -Infinity : run.log_prob[row];
 }
 
 /** Which of the colours stands for a probability, or -1: below tau. */
@@ -90,7 +90,7 @@ function probabilityOf(run, row, column) {
     return shown;
   }
   const logProb = run.log_prob[row];
-  if (isStopped(run, row) && logProb > -Infinity) shown.append("at most ");
+  if (isBounded(run, row) && logProb > -Infinity) shown.append("at most ");
   shown.append(keyed("data", keyOf(run, row, "log_prob"), "probability", show.probability(logProb), logProb));
   return shown;
 }
