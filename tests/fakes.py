@@ -137,6 +137,9 @@ class OnlyScores:
     def identity(self) -> ModelIdentity:
         return self._identity
 
+    def refuse(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> None:
+        """It can score everything."""
+
     @torch.inference_mode()
     def score_suffixes(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> Iterator[TargetScores]:
         for example in examples:

@@ -170,7 +170,7 @@ class VllmServer:
 
     @torch.inference_mode()
     def logits(self, tokens: list[int]) -> torch.Tensor:
-        logits = self.network(input_ids=torch.tensor([tokens]), use_cache=False).logits[0].float()
+        logits: torch.Tensor = self.network(input_ids=torch.tensor([tokens]), use_cache=False).logits[0].float()
         if self.faults.noise:
             logits = logits + self.faults.noise * torch.randn_like(logits)
         return logits.bfloat16().float() if self.faults.half else logits

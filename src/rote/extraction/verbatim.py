@@ -207,6 +207,8 @@ def check(
             f"{len(too_long)} {are} longer than the model's context of {context} positions: "
             f"{', '.join(too_long[:5])}{more}. Use shorter prefixes or suffixes."
         )
+    if isinstance(model, SuffixScorer) and not isinstance(model, LogitModel):
+        model.refuse(examples, schemes)
 
 
 def _best_stop(examples: Sequence[Example], pilot: dict[int, Row], tau: float, doubts: Doubts) -> int | None:

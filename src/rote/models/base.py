@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, runtime_checkable
@@ -18,7 +18,7 @@ from rote.tokens import BosPolicy, Example
 if TYPE_CHECKING:  # what is read of models here needs no torch
     from torch import Tensor
 
-    from rote.decoding import TargetScores
+    from rote.listed import ListedScores
     from rote.models.memory import Memory
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -88,17 +88,17 @@ class ServedModel:
     """What is known of a model that a server runs: nothing about its weights.
 
     `url`: the server's address up to /v1. `model`: the model's name there. `version`: what the server says it is; None
-    where it does not. `tokenizer`: where ours is from. `sent`: everything that is sent beside a prompt, and `listed` of
-    it, how many log-probs are asked for at each position.
+    where it does not. `tokenizer`: where ours is from. `listed`: how many log-probs are asked for at each position; None:
+    none are. `sent`: everything that is sent beside a prompt that is scored.
     """
 
     url: str
-    protocol: Literal["vllm", "server"]
-    model: str
-    version: str | None
-    tokenizer: str
-    listed: int
-    sent: dict[str, Any]
+    protocol: str
+    model: str | None = None
+    version: str | None = None
+    tokenizer: str | None = None
+    listed: int | None = None
+    sent: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,13 +169,13 @@ class TokenModel(Protocol):
 
 @runtime_checkable
 class SuffixScorer(TokenModel, Protocol):
-    """It says how likely given suffixes are, and nothing about other tokens: enough for p_z, scans and rates."""
+    """It says how likely given suffixes are, and little about other tokens: enough for p_z, scans and rates."""
 
     def refuse(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> None:
         """Raise an InputError that names what can be seen to be impossible, before anything is scored."""
 
-    def score_suffixes(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> Iterator[TargetScores]:
-        """For each example, in order: its suffix tokens' scores under every scheme, exact and on the CPU."""
+    def score_suffixes(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> Iterator[ListedScores]:
+        """For each example, in order: its suffix tokens' scores under every scheme, or bounds where it cannot tell."""
 
 
 @runtime_checkable
@@ -361,6 +361,12 @@ class WordReference(Protocol):
 
 ScoringModel = LogitModel | SuffixScorer
 """What p_z can be computed with."""
+
+
+def searchable(model: TokenModel, method: str, what: str) -> None:
+    """Refuse a model that cannot be searched by this method: for samples it is enough that it generates."""
+    if not (method == "sample" and isinstance(model, GeneratingModel)):
+        with_logits(model, what)
 
 
 def with_logits(model: TokenModel, what: str) -> LogitModel:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from rote.errors import ModelError, argument
 from rote.models.http import Server
@@ -28,7 +28,7 @@ WRITTEN = 4
 class Echo:
     """A `Dialect`."""
 
-    kind: ClassVar[Literal["vllm", "server"]] = "server"
+    kind: Literal["vllm", "server"] = "server"
     at_once = 1
 
     def __init__(self, tokenizer: Any, bos_id: int | None) -> None:

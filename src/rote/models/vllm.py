@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,7 +28,7 @@ APART = 0.7
 class Vllm:
     """A `Dialect`."""
 
-    kind: ClassVar[Literal["vllm", "server"]] = "vllm"
+    kind: Literal["vllm", "server"] = "vllm"
     at_once = 64
 
     def __init__(self) -> None:
@@ -77,8 +77,9 @@ class Vllm:
         return {"prompt": list(tokens), **PLAIN, **own}
 
     def outputs(self, content: Any, tokens: Sequence[int], length: int) -> list[tuple[int, ...]]:
-        choices = content.get("choices") if first_choice(content) else None
-        found = [each.get("token_ids") if isinstance(each, dict) else None for each in choices or ()]
-        if not found or not all(isinstance(ids, list) and ids for ids in found):
-            raise Odd("gives no token_ids of what it generates: it needs vLLM 0.10.2 or later")
-        return [tuple(int(token) for token in ids[:length]) for ids in found]
+        choices = content["choices"] if first_choice(content) else ()
+        found = [each.get("token_ids") for each in choices if isinstance(each, dict)]
+        outputs = [tuple(int(token) for token in ids[:length]) for ids in found if isinstance(ids, list) and ids]
+        if len(outputs) < len(choices) or not outputs:
+            raise Odd("gives no token_ids of what it generates: that needs vLLM 0.10.2 or later")
+        return outputs
