@@ -1,8 +1,8 @@
 """A stand-in for servers that echo prompts with their log-probs, in the shape that llama-cpp-python's has.
 
-Prompts are texts, to which it adds its BOS unless told otherwise; lists are keyed by decoded text, so that tokens with
-the same text are one entry; `usage.prompt_tokens` counts the BOS, and the echoed tokens leave it out. The real server is
-tried in tests/real/test_server.py.
+Prompts are texts, to which it adds its BOS unless told otherwise; lists are keyed by decoded text, so that tokens
+with the same text are one entry; `usage.prompt_tokens` counts the BOS, and the echoed tokens leave it out. The real
+server is tried in tests/real/test_server.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A stand-in for vLLM's server: its completions protocol, from its public documentation, on top of a real model here.
 
-It is no vLLM: no GPU, no batches, none of its code. What it has of vLLM is what goes over the wire (prompts as token ids,
-`prompt_logprobs`, `n`, `return_token_ids`, /version, /v1/models with max_model_len) and how it refuses: more log-probs
-than --max-logprobs, prompts beyond the context, models that it does not have. `Faults` are what else goes wrong.
+It is no vLLM: no GPU, no batches, none of its code. What it has of vLLM is what goes over the wire (prompts as token
+ids, `prompt_logprobs`, `n`, `return_token_ids`, /version, /v1/models with max_model_len) and how it refuses: more
+log-probs than --max-logprobs, prompts beyond the context, models that it does not have. `Faults` are what else goes
+wrong.
 
     with VllmServer(model) as server:
         served = rote.load(server.model)
@@ -31,9 +32,9 @@ NAME = "bundled"
 @dataclass
 class Faults:
     """`processed`: log-probs after temperature and top-k, as old versions list those of prompts. `half`: logits are
-    rounded to bfloat16. `ignores`: it knows no prompt_logprobs. `truncates`: prompts to so many tokens. `nan`: log-probs
-    that are none. `drops`: how many requests it closes without an answer. `busy`: how many it refuses with 429.
-    `broken`: how many it answers with half a JSON. `short`: positions left out. `noise`: how far logits move by chance.
+    rounded to bfloat16. `ignores`: it knows no prompt_logprobs. `truncates`: prompts to so many tokens. `nan`:
+    log-probs that are none. `drops`: how many requests it closes without an answer. `busy`: how many it refuses.
+    `broken`: how many it answers with half a JSON. `noise`: how far logits move by chance. `old`: it gives no ids.
     """
 
     processed: bool = False
@@ -81,7 +82,7 @@ class VllmServer:
         self._http.shutdown()
         self._http.server_close()
 
-    def _handler(own) -> type[BaseHTTPRequestHandler]:  # noqa: N805
+    def _handler(own) -> type[BaseHTTPRequestHandler]:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 

@@ -36,8 +36,8 @@ class ModelOptions:
     come with a model run; without it nothing of a model's folder does. `fingerprint="whole"` hashes every byte of the
     weights; "sampled" reads a part of every MiB of large files. `label` is what titles and tables call the model.
 
-    The last five are for served models, and nothing but `bos` and `label` of the others is. `tokenizer`: a model folder,
-    a .gguf file or a hub id that has the server's tokenizer; by default the served model's own name. `listed`: how many
+    The last five are for served models, and of the others `bos` and `label` alone. `tokenizer`: a model folder, a .gguf
+    file or a hub id that has the server's tokenizer; by default the served model's own name. `listed`: how many
     log-probs are asked for at each position: well above a scheme's top_k, since tokens may tie. `key`: the name of the
     environment variable that holds the server's key. `timeout`: seconds for a whole reply.
     """
@@ -55,10 +55,13 @@ class ModelOptions:
     fingerprint: Annotated[Hashed, Option("How much of large weight files is hashed.")] = "sampled"
     label: Annotated[str | None, Option("What to call the model, instead of its name or path.")] = None
     tokenizer: Annotated[
-        str | None, Option("Of a served model: the folder or hub id that has its tokenizer.", default="the model's name")
+        str | None,
+        Option("Of a served model: the folder or hub id that has its tokenizer.", default="the model's name"),
     ] = None
     listed: Annotated[int, Option("Of a served model: log-probs asked for at each position.")] = 64
-    key: Annotated[str | None, Option("Of a served model: environment variable that holds the key, by its NAME.")] = None
+    key: Annotated[str | None, Option("Of a served model: environment variable that holds the key, by its NAME.")] = (
+        None
+    )
     concurrency: Annotated[int, Option("Of a served model: requests on their way at once.")] = 8
     timeout: Annotated[float, Option("Of a served model: seconds that a reply may take.")] = 600.0
 
@@ -88,8 +91,8 @@ class ServedModel:
     """What is known of a model that a server runs: nothing about its weights.
 
     `url`: the server's address up to /v1. `model`: the model's name there. `version`: what the server says it is; None
-    where it does not. `tokenizer`: where ours is from. `listed`: how many log-probs are asked for at each position; None:
-    none are. `sent`: everything that is sent beside a prompt that is scored.
+    where it does not. `tokenizer`: where ours is from. `listed`: how many log-probs are asked for at each position;
+    None: none are. `sent`: everything that is sent beside a prompt that is scored.
     """
 
     url: str
@@ -399,7 +402,10 @@ HERE = ("device", "dtype", "device_map", "revision", "threads", "compile", "trus
 
 
 def load(
-    name: Annotated[str | Path, Option("Model folder, hub id, .gguf file, 'bundled', or vllm:URL/v1/NAME, server:URL/v1/NAME.", "--model/-m")],
+    name: Annotated[
+        str | Path,
+        Option("Model folder, hub id, .gguf file, 'bundled', or vllm:URL/v1/NAME, server:URL/v1/NAME.", "--model/-m"),
+    ],
     options: ModelOptions = ModelOptions(),
 ) -> LogitModel:
     """Load a causal language model: a Hugging Face folder or hub id, a GGUF file, or "bundled".

@@ -1,4 +1,4 @@
-"""Models behind an OpenAI-compatible completions endpoint: they score given suffixes from listed log-probs, and generate.
+"""Models behind an OpenAI-compatible completions endpoint: they score given suffixes from listed log-probs, and write.
 
 Two kinds of servers are known, each with a module that says what to send and reads what comes: vLLM's
 (`rote.models.vllm`), and those that echo a prompt with its log-probs (`rote.models.echo`).
@@ -129,10 +129,10 @@ class ServedCompletions:
             refuse_unlistable(scheme, self.listed, self.vocabulary)
         if unsendable := self._dialect.unsendable(examples):
             raise InputError(
-                f"{len(unsendable):,} of {counted(len(examples), 'example')} (the first: {unsendable[0]!r}) are not the "
-                f"tokens that their text becomes when it is read again, and {self._server.base} takes texts alone: it "
-                f"would score other tokens. Cut windows that end with a word, {argument('unit', 'characters')}; or have "
-                "the model served by vLLM, which takes token ids, and ask it as vllm:http://HOST/v1/NAME."
+                f"{len(unsendable):,} of {counted(len(examples), 'example')} (the first: {unsendable[0]!r}) are not "
+                f"the tokens that their text becomes when it is read again, and {self._server.base} takes texts alone: "
+                f"it would score other tokens. Cut windows that end with a word, {argument('unit', 'characters')}; or "
+                "have the model served by vLLM, which takes token ids, and ask it as vllm:http://HOST/v1/NAME."
             )
 
     def score_suffixes(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> Iterator[ListedScores]:
@@ -207,8 +207,8 @@ class ServedCompletions:
             raise ModelError(self._wrong(reply))
         if reply.verdict == "refused" and LENGTH.search(error_in(reply.content)):
             raise ModelError(
-                f"{base} does not take {called}: {reply.why.rstrip('. ')}. Use shorter prefixes or suffixes, or start it "
-                "with a longer context; one token beyond prefix and suffix must fit."
+                f"{base} does not take {called}: {reply.why.rstrip('. ')}. Use shorter prefixes or suffixes, or start "
+                "it with a longer context; one token beyond prefix and suffix must fit."
             )
         if reply.verdict != "taken":
             raise ModelError(
@@ -280,7 +280,9 @@ class ServedCompletions:
 
     def _once(self, body: dict[str, Any]) -> Any:
         """The JSON that one request gives."""
-        return next(self._in_order([self._body(body)], lambda place, content: content, lambda place: "a prompt to try it"))
+        return next(
+            self._in_order([self._body(body)], lambda place, content: content, lambda place: "a prompt to try it")
+        )
 
 
 def seed_of(seed: int, number: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Literal
 
 from rote.errors import ModelError, argument
@@ -72,8 +73,8 @@ class Echo:
     def refuse(self, scheme: Scheme) -> str | None:
         if scheme.temperature not in (0, 1) and (scheme.nucleus or scheme.min_p is not None):
             return (
-                "llama.cpp applies temperature after top-p and min-p, and other servers before: it would draw from other "
-                f"tokens; use {argument('temperature', 1.0)}, or top-k alone"
+                "llama.cpp applies temperature after top-p and min-p, and other servers before: it would draw from "
+                f"other tokens; use {argument('temperature', 1.0)}, or top-k alone"
             )
         if scheme.min_p is not None and scheme.nucleus:
             return "servers differ in whether min-p or top-p comes first; leave one of them out"
@@ -118,14 +119,12 @@ class Echo:
         return list(tokens[1:] if self._bos is not None and tokens[:1] == [self._bos] else tokens)
 
     def _text(self, tokens: Sequence[int]) -> str:
-        return str(
-            self._tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        )
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def _pieces(self, tokens: Sequence[int]) -> list[str]:
         """What each token adds to the text."""
         ends = [self._text(tokens[:count]) for count in range(len(tokens) + 1)]
-        return [after[len(before) :] if after.startswith(before) else "" for before, after in zip(ends, ends[1:])]  # noqa: B905
+        return [after[len(before) :] if after.startswith(before) else "" for before, after in pairwise(ends)]
 
     # --- what is wrong
 

@@ -46,8 +46,8 @@ class Server:
     """Where to ask, and how patiently.
 
     `timeout`: seconds for a whole reply, from the first byte sent to the last that comes in. `backoff`: seconds of the
-    first wait at most; each is twice as long, up to `longest`, and drawn anew between nothing and that. `largest`: bytes
-    of a reply.
+    first wait at most; each is twice as long, up to `longest`, and drawn anew between nothing and that.
+    `largest`: bytes of a reply.
     """
 
     base: str

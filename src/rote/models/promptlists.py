@@ -66,8 +66,8 @@ def read_vllm(content: Any, tokens: Sequence[int], first: int, count: int) -> Li
         )
     if len(places) != len(tokens):
         raise Odd(
-            f"lists log-probs of {len(places)} tokens, and the prompt has {len(tokens)}: it cuts prompts short, or adds "
-            "to them; start it without such an option"
+            f"lists log-probs of {len(places)} tokens, and the prompt has {len(tokens)}: it cuts prompts short, or "
+            "adds to them; start it without such an option"
         )
     for place in range(max(1, first), len(tokens)):
         if not isinstance(places[place], dict) or str(tokens[place]) not in places[place]:
@@ -102,7 +102,9 @@ def read_echo(content: Any, pieces: Sequence[str], first: int, count: int, opene
             "(llama-cpp-python's does with --logits_all true); vLLM servers are asked as vllm:http://HOST/v1/NAME"
         )
     texts, own = columns
-    assert isinstance(texts, list) and isinstance(own, list) and isinstance(tops, list)
+    assert isinstance(texts, list)
+    assert isinstance(own, list)
+    assert isinstance(tops, list)
     if len(texts) > len(pieces) and opener is not None and texts[0] == opener:
         texts, own, tops = texts[1:], own[1:], tops[1:]
     if min(len(texts), len(own), len(tops)) < len(pieces):
@@ -120,7 +122,7 @@ def read_echo(content: Any, pieces: Sequence[str], first: int, count: int, opene
 
 
 def _same(theirs: Any, ours: str, place: int) -> bool:
-    """Whether two texts stand for one token. Parts of a character have no text; a first space may be the tokenizer's."""
+    """Whether two texts stand for one token. Parts of a character have none; a first space may be the tokenizer's."""
     if not isinstance(theirs, str):
         return False
     theirs, ours = theirs.replace("\ufffd", ""), ours.replace("\ufffd", "")
@@ -130,7 +132,7 @@ def _same(theirs: Any, ours: str, place: int) -> bool:
 def _of_texts(own: Any, entries: Any, text: str, count: int) -> _One:
     if own is None or not isinstance(entries, dict):
         raise Odd(
-            "lists no log-prob for the first token of a prompt, and here that is a suffix's: give every example a prefix"
+            "lists no log-prob for the first token of a prompt, here that of a suffix: give every example a prefix"
         )
     value = _number(own)
     found = {name: _number(each) for name, each in entries.items()}

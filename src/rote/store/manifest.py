@@ -188,15 +188,15 @@ def refuse_other_model(before: ModelIdentity, now: ModelIdentity, folder: str, *
                 one, two = plain(before.served), plain(now.served)
                 name = next(name for name in one if one[name] != two.get(name))
                 raise RunError(
-                    f"{folder} was made with a model that is served otherwise: its {name} was {one[name]!r}, and that of "
-                    f"{now.name} is {two.get(name)!r}. {fix}"
+                    f"{folder} was made with a model that is served otherwise: its {name} was {one[name]!r}, and that "
+                    f"of {now.name} is {two.get(name)!r}. {fix}"
                 )
             if field == "fingerprint" and now.hashed != before.hashed:
                 raise RunError(
                     f"{folder} was made with a model that {_served(before)}, and {now.name} {_served(now)}. {fix}"
                     if None in (now.hashed, before.hashed)
-                    else f"{folder} knows its model by a {before.hashed} hash of the weights, and that of {now.name} is a "
-                    f"{now.hashed} one: they cannot be compared. Load the model with "
+                    else f"{folder} knows its model by a {before.hashed} hash of the weights, and {now.name}'s is "
+                    f"a {now.hashed} one: they cannot be compared. Load the model with "
                     f"{argument('fingerprint', before.hashed)}."
                 )
             raise RunError(

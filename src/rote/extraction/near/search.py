@@ -46,8 +46,8 @@ def near_verbatim(
 
     `tau` is the probability that counts as extraction. No search reads more positions than the model's memory holds,
     whatever its budget. With `method="sample"` a model that only generates will do: then its own sampler draws, and
-    which samples a seed stands for is its affair. `candidates`: how many outputs are shown of each example. `batch_size` is the number of
-    examples in flight. `progress` counts examples as "scored".
+    which samples a seed stands for is its affair. `candidates`: how many outputs are shown of each example.
+    `batch_size` is the number of examples in flight. `progress` counts examples as "scored".
     """
     require_kind("model", model, TokenModel, "a model that rote.load gives")
     require_kind("near", near, Near, "a rote.Near")

@@ -247,7 +247,9 @@ def _method(result: ComparisonResult) -> list[tuple[str, str]]:
 
 def _run(run: ComparedRun) -> str:
     model = run.model
-    weights = numbers.weights(model) if model.served else f"weights {numbers.name(model.fingerprint or numbers.MISSING)}"
+    weights = (
+        numbers.weights(model) if model.served else f"weights {numbers.name(model.fingerprint or numbers.MISSING)}"
+    )
     parts = [
         f"{numbers.name(model.name)}, {weights}, {numbers.name(model.dtype)} on {numbers.name(model.device)}.",
         f"{numbers.name(run.scheme)}. {Scheme.parse(run.scheme).explain()}",

@@ -218,9 +218,7 @@ def _served(model: ModelIdentity) -> list[tuple[str, str]]:
 
 def _arithmetic(model: ModelIdentity) -> str:
     if model.served is not None:
-        return (
-            f"log-probs as the server lists them, which are as fine as {numbers.name(model.dtype)}; sums in float64"
-        )
+        return f"log-probs as the server lists them, which are as fine as {numbers.name(model.dtype)}; sums in float64"
     return f"{numbers.name(model.dtype)} on {numbers.name(model.device)}; logits turned to float32, sums in float64"
 
 
