@@ -17,7 +17,7 @@ from rote.tokens import BosPolicy, Example
 if TYPE_CHECKING:  # what is read of models here needs no torch
     from torch import Tensor
 
-    from rote.decoding import TargetScores
+    from rote.listed import ListedScores
     from rote.models.memory import Memory
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -65,6 +65,15 @@ class ModelOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ServedModel:
+    """Where a model is served. `listed`: how many log-probs its server lists at each position; None: it lists none."""
+
+    url: str
+    protocol: str
+    listed: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelIdentity:
     """Everything about a model that decides a number; the fingerprint is a hash of the weights on any device.
 
@@ -85,6 +94,7 @@ class ModelIdentity:
     bos: BosPolicy
     bos_token: int | None
     bos_text: str | None
+    served: ServedModel | None = None
 
     @property
     def title(self) -> str:
@@ -129,10 +139,10 @@ class TokenModel(Protocol):
 
 @runtime_checkable
 class SuffixScorer(TokenModel, Protocol):
-    """It says how likely given suffixes are, and nothing about other tokens: enough for p_z, scans and rates."""
+    """It says how likely given suffixes are, and little about other tokens: enough for p_z, scans and rates."""
 
-    def score_suffixes(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> Iterator[TargetScores]:
-        """For each example, in order: its suffix tokens' scores under every scheme, exact and on the CPU."""
+    def score_suffixes(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> Iterator[ListedScores]:
+        """For each example, in order: its suffix tokens' scores under every scheme, or bounds where it cannot tell."""
 
 
 @runtime_checkable
