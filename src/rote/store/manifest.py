@@ -195,8 +195,8 @@ def refuse_other_model(before: ModelIdentity, now: ModelIdentity, folder: str, *
                 raise RunError(
                     f"{folder} was made with a model that {_served(before)}, and {now.name} {_served(now)}. {fix}"
                     if None in (now.hashed, before.hashed)
-                    else f"{folder} knows its model by a {before.hashed} hash of the weights, and {now.name}'s is "
-                    f"a {now.hashed} one: they cannot be compared. Load the model with "
+                    else f"{folder} knows its model by a {before.hashed} hash of the weights, and that of "
+                    f"{now.name} is a {now.hashed} one: they cannot be compared. Load the model with "
                     f"{argument('fingerprint', before.hashed)}."
                 )
             raise RunError(
