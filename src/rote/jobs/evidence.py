@@ -181,7 +181,7 @@ def environment() -> dict[str, Any]:
 def script(manifest: Manifest) -> str:
     """A program that makes the run again, from what lies beside it, in a folder of its own."""
     model, windows = manifest.model, manifest.windows
-    options = {"bos": model.bos, "label": model.label}
+    options: dict[str, Any] = {"bos": model.bos, "label": model.label}
     if model.served is not None:
         options |= {"tokenizer": model.served.tokenizer, "listed": model.served.listed or 0}
     else:

@@ -401,6 +401,11 @@ HERE = ("device", "dtype", "device_map", "revision", "threads", "compile", "trus
 """The options of models that are served, and of those that run here."""
 
 
+def is_served(name: str | Path) -> bool:
+    """Whether a server runs the model of this name."""
+    return re.match(r"(vllm|server):https?://", str(name), re.IGNORECASE) is not None
+
+
 def load(
     name: Annotated[
         str | Path,

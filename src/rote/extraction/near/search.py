@@ -20,7 +20,7 @@ from rote.extraction.near.options import Near, Variant
 from rote.extraction.near.results import Estimate, Goal, NearVerbatim
 from rote.extraction.results import Results
 from rote.extraction.verbatim import check, from_scores
-from rote.models.base import GeneratingModel, LogitModel, TokenModel, searchable
+from rote.models.base import GeneratingModel, LogitModel, TokenModel, searchable, with_logits
 from rote.odds import wilson
 from rote.options import TAU, BatchSize, require_kind
 from rote.progress import Progress, quiet
@@ -32,7 +32,7 @@ AT_ONCE = 256  # examples in flight, where memory allows
 
 
 def near_verbatim(
-    model: LogitModel | GeneratingModel,
+    model: TokenModel,
     examples: Examples,
     scheme: Scheme | str = Scheme(),
     *,
@@ -54,7 +54,8 @@ def near_verbatim(
     scheme = Scheme.parse(scheme) if isinstance(scheme, str) else scheme
     if not isinstance(scheme, Scheme):
         raise InputError(f"near_verbatim takes one scheme, a rote.Scheme, not {type(scheme).__name__}.")
-    searchable(model, near.method, "a near-verbatim search")
+    what = "a near-verbatim search"
+    searchable(model, near.method, what)
     examples = as_examples(examples, model.tokenizer, bos=model.bos_id)
     check(model, examples, [scheme], tau, batch_size)
     check_near(model, examples, near)
@@ -76,14 +77,33 @@ def near_verbatim(
         if isinstance(model, LogitModel):
             finished = _sampled(model, examples, scheme, metric, tau, count, near.seed, batch_size)
         else:
+            assert isinstance(model, GeneratingModel)  # or it was refused
             finished = _generated(model, examples, scheme, metric, tau, count, near.seed)
     elif near.method == "beam":
         finished = _beams(
-            model, examples, scheme, metric, goal, allowed, near.variant, near.width, candidates, batch_size
+            with_logits(model, what),
+            examples,
+            scheme,
+            metric,
+            goal,
+            allowed,
+            near.variant,
+            near.width,
+            candidates,
+            batch_size,
         )
     else:
         finished = _forks(
-            model, examples, scheme, metric, goal, allowed, near.samples or 0, near.seed, candidates, batch_size
+            with_logits(model, what),
+            examples,
+            scheme,
+            metric,
+            goal,
+            allowed,
+            near.samples or 0,
+            near.seed,
+            candidates,
+            batch_size,
         )
     for done, (index, result) in enumerate(finished, 1):
         results[index] = result
