@@ -39,7 +39,7 @@ class EchoServer(VllmServer):
         if not self.shown and body.get("logprobs") is not None:
             told = "logprobs is not supported for models created with logits_all=False"
             return 500, self.error(told, 500, "internal_server_error")
-        written = self.written(tokens, body, body["max_tokens"], np.random.default_rng(body["seed"]))
+        (written,) = self.written(tokens, body, body["max_tokens"], np.random.default_rng(body["seed"]))
         every = [*tokens, *written]
         text = self.tokenizer.decode(written)
         choice: dict[str, Any] = {"index": 0, "text": text, "finish_reason": "length", "logprobs": None}
@@ -49,7 +49,7 @@ class EchoServer(VllmServer):
         return 200, {"object": "text_completion", "model": NAME, "choices": [choice], "usage": usage}
 
     def columns(self, every: list[int], opener: int, count: int) -> dict[str, Any]:
-        log_probs = self.logits(every).log_softmax(-1)
+        log_probs = self.logits([every])[0].log_softmax(-1)
         shown = every[opener:]
         texts = [self.tokenizer.decode([token]) for token in shown]
         own: list[Any] = []
@@ -57,7 +57,7 @@ class EchoServer(VllmServer):
         for place, (token, text) in enumerate(zip(shown, texts, strict=True), opener):
             row = log_probs[min(place - 1 + self.shifted, len(every) - 1)] if place else log_probs[0]
             values, ids = row.topk(count)
-            names = [self.tokenizer.decode([int(i)]) for i in ids]
+            names = [self.text_of(int(i)) for i in ids]
             names[: self.merged] = ["same"] * self.merged
             top = dict(zip(names, values.tolist(), strict=True)) | {text: float(row[token])}
             own.append(float(row[token]))

@@ -18,8 +18,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -62,6 +63,7 @@ class VllmServer:
         self.bodies: list[dict[str, Any]] = []
         self.paths: list[str] = []
         self.lock = threading.Lock()
+        self.text_of = cache(lambda token: self.tokenizer.decode([token]))
 
     @property
     def url(self) -> str:
@@ -71,7 +73,7 @@ class VllmServer:
     def model(self) -> str:
         return f"vllm:{self.url}/{NAME}"
 
-    def __enter__(self) -> VllmServer:
+    def __enter__(self) -> Self:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._http.daemon_threads = True
         self.port = self._http.server_address[1]
@@ -158,8 +160,7 @@ class VllmServer:
             )  # fmt: skip
         rng = np.random.default_rng(body.get("seed"))
         choices = []
-        for index in range(body.get("n", 1)):
-            written = self.written(tokens, body, most, rng)
+        for index, written in enumerate(self.written(tokens, body, most, rng)):
             choice = {"index": index, "text": self.tokenizer.decode(written), "finish_reason": "length"}
             if body.get("return_token_ids") and not faults.old:
                 choice["token_ids"] = written
@@ -170,14 +171,14 @@ class VllmServer:
         return 200, {"object": "text_completion", "model": NAME, "choices": choices, "usage": usage}
 
     @torch.inference_mode()
-    def logits(self, tokens: list[int]) -> torch.Tensor:
-        logits: torch.Tensor = self.network(input_ids=torch.tensor([tokens]), use_cache=False).logits[0].float()
+    def logits(self, rows: list[list[int]]) -> torch.Tensor:
+        logits: torch.Tensor = self.network(input_ids=torch.tensor(rows), use_cache=False).logits.float()
         if self.faults.noise:
             logits = logits + self.faults.noise * torch.randn_like(logits)
         return logits.bfloat16().float() if self.faults.half else logits
 
     def listed(self, tokens: list[int], count: int, body: dict[str, Any], faults: Faults) -> list[Any]:
-        logits = self.logits(tokens)
+        logits = self.logits([tokens])[0]
         if faults.processed:
             logits = logits / (body.get("temperature") or 1.0)
         log_probs = logits.log_softmax(-1)
@@ -188,7 +189,7 @@ class VllmServer:
             own = {token: (float(row[token]), int((row >= row[token]).sum()))}
             likeliest = {int(i): (float(v), rank) for rank, (v, i) in enumerate(zip(values, ids, strict=True), 1)}
             entries = {
-                str(i): {"logprob": max(v, -9999.0), "rank": rank, "decoded_token": self.tokenizer.decode([i])}
+                str(i): {"logprob": max(v, -9999.0), "rank": rank, "decoded_token": self.text_of(i)}
                 for i, (v, rank) in {**own, **likeliest}.items()
             }
             if faults.nan:
@@ -196,15 +197,17 @@ class VllmServer:
             places.append(entries)
         return places
 
-    def written(self, tokens: list[int], body: dict[str, Any], most: int, rng: np.random.Generator) -> list[int]:
-        """Sampled, or not: what comes after a prompt that is scored is looked at by nobody."""
+    def written(self, tokens: list[int], body: dict[str, Any], most: int, rng: np.random.Generator) -> list[list[int]]:
+        """`n` outputs, sampled side by side; what comes after a prompt that is scored is looked at by nobody."""
+        count = body.get("n", 1)
         if body.get("prompt_logprobs") is not None:
-            return [0] * most
-        history = list(tokens)
+            return [[0] * most] * count
+        rows = [list(tokens) for _ in range(count)]
         for _ in range(most):
-            row = self.logits(history)[-1].double().numpy()
-            history.append(int(row.argmax()) if body["temperature"] == 0 else int(self.draw(row, body, rng)))
-        return history[len(tokens) :]
+            for history, logits in zip(rows, self.logits(rows)[:, -1].double().numpy(), strict=True):
+                greedy = body["temperature"] == 0
+                history.append(int(logits.argmax()) if greedy else self.draw(logits, body, rng))
+        return [history[len(tokens) :] for history in rows]
 
     @staticmethod
     def draw(row: np.ndarray, body: dict[str, Any], rng: np.random.Generator) -> int:

@@ -38,8 +38,8 @@ def served(bundled: Any) -> Iterator[tuple[VllmServer, Any]]:
 
 
 @pytest.fixture(scope="module")
-def passage(alice: str, gatsby: str) -> str:
-    return alice[3000:3300] + gatsby[50_000:50_150]
+def passage(alice: str) -> str:
+    return alice[3000:3260]
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +63,9 @@ def test_the_manifest_says_what_is_known_and_pages_say_what_is_not(run: Run, ser
     assert own.served is not None
     assert (own.fingerprint, own.served.url, own.served.version) == (None, server.url, "vLLM 0.15.0")
     assert run.manifest.logit_tolerance == model.logit_tolerance
-    for text in ((run.folder / "report.html").read_text(), str(rote.report(run).read_text())):
-        assert "its weights cannot be checked" in text
-    assert "vLLM 0.15.0" in (run.folder / "report.html").read_text()
+    page = (run.folder / "report.html").read_text()
+    assert "its weights cannot be checked" in page
+    assert "vLLM 0.15.0" in page
 
 
 def test_another_server_is_another_run(run: Run, bundled: Any, passage: str) -> None:
@@ -133,7 +133,7 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_written(served: Any
 def test_a_server_that_goes_away_loses_no_shard(tiny: Any, alice: str, tmp_path: Path) -> None:
     windows = replace(WINDOWS, stride=10)
     with VllmServer(tiny) as server:
-        model = rote.load(server.model, options(concurrency=2))
+        model: Any = rote.load(server.model, options(concurrency=2))
         whole = rote.scan(model, alice[:3000], windows=windows, out=tmp_path / "whole")
         asked = len(server.bodies)
         model._server = replace(model._server, retries=0, backoff=0.01)  # type: ignore[attr-defined]

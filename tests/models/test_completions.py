@@ -33,21 +33,25 @@ def read_once() -> Iterator[None]:
         yield
 
 
+def load(name: Any, given: ModelOptions | None = None) -> Any:
+    return rote.load(name, given or ModelOptions())
+
+
 @pytest.fixture(scope="module")
 def tiny(tiny_folder: Path) -> Any:
-    return rote.load(tiny_folder, ModelOptions(device="cpu"))
+    return load(tiny_folder, ModelOptions(device="cpu"))
 
 
 @pytest.fixture(scope="module")
 def vllm(bundled: Any) -> Iterator[tuple[VllmServer, Any]]:
     with VllmServer(bundled) as server:
-        yield server, rote.load(server.model, options())
+        yield server, load(server.model, options())
 
 
 @pytest.fixture(scope="module")
 def echo(bundled: Any) -> Iterator[tuple[EchoServer, Any]]:
     with EchoServer(bundled) as server:
-        yield server, rote.load(server.model, options())
+        yield server, load(server.model, options())
 
 
 @pytest.fixture(scope="module")
@@ -138,12 +142,12 @@ def test_a_sampler_with_another_order_is_refused(source: str, scheme: Scheme, re
 
 def test_half_precision_shows_in_the_steps_between_log_probs(bundled: Any) -> None:
     with VllmServer(bundled, faults=Faults(half=True)) as server:
-        assert rote.load(server.model, options()).identity().dtype == "bfloat16"
+        assert load(server.model, options()).identity().dtype == "bfloat16"
 
 
 def test_numbers_that_move_have_a_tolerance_that_covers_it(tiny: Any) -> None:
     with VllmServer(tiny, faults=Faults(noise=0.01)) as server:
-        served = rote.load(server.model, options())
+        served = load(server.model, options())
     assert (served.identity().dtype, served.logit_tolerance) == ("float16", 0.1)
     values = np.log(np.random.default_rng(0).dirichlet(np.ones(64), 20))
     values.sort(axis=1)
@@ -152,7 +156,7 @@ def test_numbers_that_move_have_a_tolerance_that_covers_it(tiny: Any) -> None:
 
 def refused(faults: Faults | None = None, what: str = "", *, model: Any, given: Any = None, **server: Any) -> None:
     with VllmServer(model, faults=faults, **server) as started, pytest.raises(ModelError, match=what):
-        rote.load(started.model, given or options())
+        load(started.model, given or options())
 
 
 @pytest.mark.parametrize(
@@ -174,7 +178,7 @@ def test_how_many_log_probs_there_may_be_is_said_with_the_servers_option(tiny: A
         None, r"does not list 64 log-probs.*max allowed: 20.*--max-logprobs 64.*listed", model=tiny, max_logprobs=20
     )
     with VllmServer(tiny, max_logprobs=20) as server:
-        served = rote.load(server.model, options(listed=20))
+        served = load(server.model, options(listed=20))
         with pytest.raises(InputError, match="top_k=40"):
             served.refuse([], [Scheme()])
 
@@ -182,32 +186,32 @@ def test_how_many_log_probs_there_may_be_is_said_with_the_servers_option(tiny: A
 def test_names_keys_and_addresses(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with VllmServer(tiny, key="sesame-open-1") as server:
         with pytest.raises(ModelError, match="does not let us in"):
-            rote.load(server.model, options())
+            load(server.model, options())
         monkeypatch.setenv("SERVER_KEY", "sesame-open-1")
-        served = rote.load(server.model, options(key="SERVER_KEY"))
+        served = load(server.model, options(key="SERVER_KEY"))
         assert "sesame" not in repr(served) + json.dumps(str(served.identity()))
         with pytest.raises(ModelError, match=r"does not know the model 'other'. It has bundled"):
-            rote.load(f"vllm:{server.url}/other", options())
+            load(f"vllm:{server.url}/other", options())
         with pytest.raises(ModelError, match=r"'nowhere/at-all' is none that can be read here.*tokenizer"):
-            rote.load(f"vllm:{server.url}/nowhere/at-all")
+            load(f"vllm:{server.url}/nowhere/at-all")
     with pytest.raises(ModelError, match=r"cannot be reached"):
-        rote.load("vllm:http://127.0.0.1:9/v1/bundled", options())
+        load("vllm:http://127.0.0.1:9/v1/bundled", options())
     with pytest.raises(InputError, match="vllm:http://HOST:PORT/v1/NAME"):
-        rote.load("vllm:localhost/bundled", options())
+        load("vllm:localhost/bundled", options())
 
 
 @pytest.mark.parametrize("idle", [{"dtype": "float32"}, {"device": "cpu"}, {"threads": 1}, {"fingerprint": "whole"}])
 def test_options_that_change_nothing_are_refused(idle: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=f"{next(iter(idle))} changes nothing here"):
-        rote.load("vllm:http://127.0.0.1:9/v1/bundled", ModelOptions(**idle))
+        load("vllm:http://127.0.0.1:9/v1/bundled", ModelOptions(**idle))
     with pytest.raises(InputError, match="listed changes nothing here"):
-        rote.load(BUNDLED, ModelOptions(listed=30))
+        load(BUNDLED, ModelOptions(listed=30))
 
 
 def test_what_fails_for_a_while_is_asked_for_again(tiny: Any, examples: list[Example]) -> None:
     faults = Faults(drops=1, busy=2, broken=1)
     with VllmServer(tiny) as server:
-        served = rote.load(server.model, options())
+        served = load(server.model, options())
         clean = [scores.log_probs for scores in served.score_suffixes(examples, [Scheme()])]
         served._server = rote.models.http.Server(base=served._server.base, backoff=0.01, largest=1 << 28)  # type: ignore[attr-defined]
         server.faults = faults
@@ -218,7 +222,7 @@ def test_what_fails_for_a_while_is_asked_for_again(tiny: Any, examples: list[Exa
 
 def test_a_prompt_that_is_too_long_is_named(tiny: Any) -> None:
     with VllmServer(tiny, max_model_len=40) as server:
-        served = rote.load(server.model, options())
+        served = load(server.model, options())
         assert served.context_length == 38
         with pytest.raises(InputError, match="context of 38 positions: 'x'"):
             rote.verbatim(served, [Example("x", (5,) * 30, (6,) * 20)])
@@ -231,23 +235,23 @@ def test_a_prompt_that_is_too_long_is_named(tiny: Any) -> None:
 
 def test_bos_is_what_the_server_puts_there(tiny: Any) -> None:
     with EchoServer(tiny) as server, pytest.raises(ModelError, match=r"puts a BOS before every text.*bos='auto'"):
-        rote.load(server.model, options(bos="never"))
+        load(server.model, options(bos="never"))
     with EchoServer(tiny, bos=False) as server:
         with pytest.raises(ModelError, match=r"puts no BOS before a text.*bos='never'"):
-            rote.load(server.model, options())
-        assert rote.load(server.model, options(bos="never")).bos_id is None
+            load(server.model, options())
+        assert load(server.model, options(bos="never")).bos_id is None
 
 
 def test_lists_at_the_places_of_other_tokens_are_refused(tiny: Any) -> None:
     with EchoServer(tiny, shifted=True) as server, pytest.raises(ModelError, match="at the places of other tokens"):
-        rote.load(server.model, options())
+        load(server.model, options())
     with EchoServer(tiny, shown=False) as server, pytest.raises(ModelError, match="--logits_all true"):
-        rote.load(server.model, options())
+        load(server.model, options())
 
 
 def test_merged_entries_are_not_taken_for_whole_lists(bundled: Any, examples: list[Example]) -> None:
     with EchoServer(bundled, merged=3) as server:
-        served = rote.load(server.model, options())
+        served = load(server.model, options())
         scores = next(served.score_suffixes(examples[:1], [Scheme(), Scheme(1.0, None)]))
     assert not np.asarray(scores.bounded)[1].any()
     assert np.asarray(scores.bounded)[0].any()
@@ -276,7 +280,7 @@ def test_another_tokenizer_is_refused(tiny: Any, tmp_path: Path) -> None:
     settings["model"]["merges"] = settings["model"]["merges"][:1000]
     (folder / "tokenizer.json").write_text(json.dumps(settings))
     with EchoServer(tiny) as server, pytest.raises(ModelError, match="another tokenizer"):
-        rote.load(server.model, ModelOptions(tokenizer=str(folder)))
+        load(server.model, ModelOptions(tokenizer=str(folder)))
 
 
 def test_seeds_are_their_own(  # each request's

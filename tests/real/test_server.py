@@ -110,7 +110,7 @@ def test_its_numbers_agree_with_rotes_own_on_the_same_file(served: Any, here: An
 def test_a_scan_of_texts_is_verified_again(served: Any, tmp_path: Path) -> None:
     cut = Windows(prefix=60, suffix=30, stride=110, unit="characters")
     run = rote.scan(served, PREAMBLE[:330], windows=cut, out=tmp_path / "run")
-    assert run.scores["log_prob"].max() > -10
+    assert run.scores["log_prob"].to_numpy().max() > -10
     assert rote.verify(run, served, every=True).verified
     best = run.scores.sort("log_prob")["example_id"][-1]
     checked = rote.check(run, served, examples=[best], samples=12)

@@ -79,9 +79,12 @@ def read_vllm(content: Any, tokens: Sequence[int], first: int, count: int) -> Li
 
 
 def _of_ids(entries: Mapping[str, Any], token: int, count: int) -> _One:
-    found = {int(name): _number(entry.get("logprob")) for name, entry in entries.items() if isinstance(entry, dict)}
+    told = {int(name): entry for name, entry in entries.items() if name.isdecimal() and isinstance(entry, dict)}
+    if len(told) < len(entries):
+        raise Odd("lists something other than tokens by their ids: it must be a vLLM server")
+    found = {name: _number(entry.get("logprob")) for name, entry in told.items()}
     own = found[token]
-    rank = entries[str(token)].get("rank")
+    rank = told[token].get("rank")
     if len(found) > count:  # it stands there in addition, as it is none of the likeliest
         del found[token]
     listed = sorted(((value, name) for name, value in found.items()), key=lambda each: (-each[0], each[1]))
