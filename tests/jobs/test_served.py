@@ -136,7 +136,7 @@ def test_a_server_that_goes_away_loses_no_shard(tiny: Any, alice: str, tmp_path:
         model: Any = rote.load(server.model, options(concurrency=2))
         whole = rote.scan(model, alice[:3000], windows=windows, out=tmp_path / "whole")
         asked = len(server.bodies)
-        model._server = replace(model._server, retries=0, backoff=0.01)  # type: ignore[attr-defined]
+        model._server = replace(model._server, retries=0, backoff=0.01)
 
         def gone(number: int) -> None:
             if number > asked + 200:

@@ -213,7 +213,7 @@ def test_what_fails_for_a_while_is_asked_for_again(tiny: Any, examples: list[Exa
     with VllmServer(tiny) as server:
         served = load(server.model, options())
         clean = [scores.log_probs for scores in served.score_suffixes(examples, [Scheme()])]
-        served._server = rote.models.http.Server(base=served._server.base, backoff=0.01, largest=1 << 28)  # type: ignore[attr-defined]
+        served._server = rote.models.http.Server(base=served._server.base, backoff=0.01, largest=1 << 28)
         server.faults = faults
         again = [scores.log_probs for scores in served.score_suffixes(examples, [Scheme()])]
     assert (faults.drops, faults.busy, faults.broken) == (0, 0, 0)
