@@ -3,7 +3,7 @@
     pip install 'llama-cpp-python[server]'
 
 It is built from source, which takes minutes. The server computes on 4-bit weights and rounds what it multiplies them
-with to 8 bits; Rote turns the weights into float32 first. `APART` is how far their numbers are apart for that reason.
+with to 8 bits; Rote turns the weights into float32 first. `APART` is how far their numbers may be apart for that reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]
 
 SCHEMES = [Scheme(), Scheme(1.0, None), Scheme(0.7, 20), GREEDY]
 APART = 0.25
-"""Of a token's log-prob where it is at least -6; measured: see docs/guide/served-models.md."""
+"""The most that a token's log-prob may differ, where it is at least -6."""
 INSTALL = "this test needs llama-cpp-python's server: pip install -c constraints.txt 'llama-cpp-python[server]'"
 
 
