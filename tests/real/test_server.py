@@ -3,7 +3,7 @@
     pip install 'llama-cpp-python[server]'
 
 It is built from source, which takes minutes. The server computes on 4-bit weights and rounds what it multiplies them
-with to 8 bits; Rote turns the weights into float32 first. `APART` is how far their numbers may be apart for that reason.
+with to 8 bits; Rote turns the weights into float32 first. `APART` is how far they may be apart for that reason.
 """
 
 from __future__ import annotations
