@@ -21,6 +21,7 @@ import rote
 from rote.cli.items import Item, items, job_of, kind_of, shown_default
 from rote.cli.screen import interrupted_by, messages, print_json, progress
 from rote.errors import InputError, RoteError, argument
+from rote.models.base import is_served
 
 Asked = Mapping[str, Any]
 """What the library's function was called with."""
@@ -210,7 +211,12 @@ def _load(known: tuple[Item, ...], given: Mapping[Item, Any], asked: dict[str, A
             asked["model"] = rote.load(chosen, rote.ModelOptions(**own))
     elif (name is not None or own) and held.intact:
         was = held.model_options
-        options = replace(was if name is None else replace(was, revision=None, label=None), **own)
+        if (
+            name is not None
+        ):  # of a model that is served where the run's ran here, or the other way round, BOS alone holds
+            alike = is_served(name) == (was.tokenizer is not None)
+            was = replace(was, revision=None, label=None) if alike else rote.ModelOptions(bos=was.bos)
+        options = replace(was, **own)
         with messages.status("loading the model"):
             asked["model"] = held.load_model(name, options)
 

@@ -114,7 +114,7 @@ def check(
     if not isinstance(model, GeneratingModel):
         raise InputError("this model cannot generate by itself; the check needs one that transformers loads.")
     refuse_other_model(
-        manifest.model, model.identity(), str(given.folder), "fingerprint", "tokenizer", "bos_token",
+        manifest.model, model.identity(), str(given.folder), "fingerprint", "tokenizer", "bos_token", "served",
         fix=f"Give the {argument('model')} that the run was made with, and load it with the same bos.",
     )  # fmt: skip
     rows = given.rows(label)

@@ -297,6 +297,7 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> ComparedRun:
             bos=model.bos,
             bos_token=model.bos_token,
             bos_text=model.bos_text,
+            served=model.served,
         ),
         versions=side.manifest.versions,
         seal=side.run.seal.id,
@@ -388,7 +389,7 @@ def _near(sides: Sequence[Side], tables: Mapping[str, pl.DataFrame], tau: float)
     if not near:
         return None
     searches = {key: (own.distance, own.tolerance, own.eos) for key, own in near.items()}
-    weights = {side.key: side.manifest.model.fingerprint for side in sides}
+    weights = {side.key: side.manifest.model.fingerprint or side.manifest.model.name for side in sides}
     return near_comparison(tables, searches=searches, weights=weights, tau=tau)
 
 

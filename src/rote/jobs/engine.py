@@ -17,7 +17,7 @@ from rote.extraction.near.options import Near
 from rote.jobs.corpus import Counting, look_up_outputs
 from rote.jobs.open import Run
 from rote.jobs.variants import try_variants
-from rote.models.base import LogitModel, ScoringModel, TokenModel, with_logits
+from rote.models.base import LogitModel, ScoringModel, TokenModel, searchable
 from rote.options import BatchSize, folder_of, require_flag, require_kind, require_tau, settle
 from rote.progress import Progress, stopping
 from rote.scheme import Scheme
@@ -34,6 +34,9 @@ if TYPE_CHECKING:  # torch is imported when it is needed: a command's options ar
     from rote.extraction.verbatim import Verbatim
 
 SHARD_FLOPS = {"cuda": 2e15, "cpu": 2e11}  # a few seconds, also on a slow core; 1e12 elsewhere. What a kill can lose.
+
+SERVED_SHARD = 128
+"""Examples of a model whose size nobody knows: some seconds of a fast server, a minute of a slow one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +114,13 @@ def check_job(job: Job) -> None:
                 f"Leave {argument('stop_early')} out."
             )
         _refuse_pointless(job.examples, job.near)
-        check_near(_searchable(job.model), job.examples, job.near)
+        searchable(job.model, job.near.method, f"near-verbatim extraction ({argument('near')})")
+        check_near(job.model, job.examples, job.near)
 
 
-def _searchable(model: ScoringModel) -> LogitModel:
-    return with_logits(model, f"near-verbatim extraction ({argument('near')})")
+def _memory_positions(model: ScoringModel) -> int:
+    """None of a model that is not searched here, but generates by itself."""
+    return model.memory_positions if isinstance(model, LogitModel) else 0
 
 
 def _refuse_pointless(examples: Sequence[Example], near: Near) -> None:
@@ -166,7 +171,7 @@ def manifest_of(
         stop_early=job.stop_early,
         batch_size=job.batch_size,
         batch_tokens=_batch_tokens(job),
-        near=None if near is None else NearSearch(**asdict(near), memory_positions=_searchable(model).memory_positions),
+        near=None if near is None else NearSearch(**asdict(near), memory_positions=_memory_positions(model)),
         logit_tolerance=model.logit_tolerance,
         shard_examples=size,
         shards=None if refined else math.ceil(len(job.examples) / size),
@@ -186,6 +191,8 @@ def _batch_tokens(job: Job) -> int | None:
 def shard_size(model: ScoringModel, longest: int) -> int:
     """Examples per shard, if the longest has so many tokens: a power of two worth a few seconds, always the same."""
     identity = model.identity()
+    if identity.parameters is None:
+        return SERVED_SHARD
     flops = 2 * identity.parameters * longest
     budget = SHARD_FLOPS.get(identity.device, 1e12)
     return 1 << int(math.log2(min(max(budget / flops, 32), 4096)))
@@ -256,7 +263,7 @@ def _near_shard(
     from rote.extraction.near.search import greedy_distances, near_verbatim
     from rote.extraction.verbatim import verbatim
 
-    model, size = _searchable(job.model), job.batch_size
+    model, size = job.model, job.batch_size
     greedy: Sequence[int | None] = [None] * len(part)
     by_scheme = []
     for scheme in job.schemes:
@@ -267,7 +274,7 @@ def _near_shard(
             scored = verbatim(model, part, [scheme], batch_size=size)
         by_scheme.append((scored, searched))
     costs = ((v, n) for scored, searched in by_scheme for v, n in zip(scored, searched, strict=True))
-    if any(n.token_evals > v.token_evals for v, n in costs):
+    if isinstance(model, LogitModel) and any(n.token_evals > v.token_evals for v, n in costs):
         greedy = greedy_distances(model, part, near, batch_size=size)  # where more than first passes is paid for
     results, columns = [], []
     for i in range(len(part)):

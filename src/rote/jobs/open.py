@@ -175,6 +175,8 @@ class Run(_Handle, StoredRun):
         Code that came with the model was trusted then, if at all. It is not trusted again without being told to.
         """
         was = self.manifest.model
+        if (served := was.served) is not None:
+            return ModelOptions(bos=was.bos, label=was.label, tokenizer=served.tokenizer, listed=served.listed or 1)
         as_it_was = {"revision": was.revision, "bos": was.bos, "fingerprint": was.hashed, "label": was.label}
         return ModelOptions(dtype=was.dtype, **as_it_was)  # type: ignore[arg-type]
 
@@ -201,7 +203,7 @@ class Run(_Handle, StoredRun):
         model = load(was.name if name is None else name, options)
         if name is None:
             fix = f"Give {argument('model')} with the path of the same weights, or of another model on purpose."
-            refuse_other_model(was, model.identity(), str(self.folder), "fingerprint", "tokenizer", fix=fix)
+            refuse_other_model(was, model.identity(), str(self.folder), "fingerprint", "tokenizer", "served", fix=fix)
         return model
 
 

@@ -16,7 +16,7 @@ from rote.errors import InputError, argument
 from rote.extraction.near.options import Near
 from rote.jobs.open import Run
 from rote.jobs.score import shown
-from rote.models.base import LogitModel, ScoringModel, with_logits
+from rote.models.base import ScoringModel, searchable
 from rote.progress import Progress
 from rote.scheme import GREEDY, Scheme
 from rote.store.table import Row
@@ -81,7 +81,8 @@ def rescored(run: Run, model: ScoringModel, sample: int, every: bool, seed: int,
                 wrong.append(WrongRow(example_id=example.id, scheme=label, problem=problem))
     near = None
     if manifest.near is not None:
-        near, more = _near(run, with_logits(model, "searching again"), examples, by_scheme, limits, seed, tell)
+        searchable(model, manifest.near.method, "searching again")
+        near, more = _near(run, model, examples, by_scheme, limits, seed, tell)
         wrong += more
     drawn_wrong = len({row.example_id for row in wrong} & set(first["example_id"].gather(drawn)))
     return Rescored(
@@ -161,7 +162,7 @@ def _scheme_problem(row: Row, fresh: Verbatim, greedy: Verbatim, limits: Limit, 
 
 
 def _near(
-    run: Run, model: LogitModel, examples: Sequence[Example], by_scheme: Mapping[str, Sequence[Row]], limits: Limit,
+    run: Run, model: ScoringModel, examples: Sequence[Example], by_scheme: Mapping[str, Sequence[Row]], limits: Limit,
     seed: int, tell: Progress,
 ) -> tuple[RescoredNear, list[WrongRow]]:  # fmt: skip
     """Searches made again, with other random numbers where they take some: what they come to, and what is wrong."""
@@ -201,7 +202,7 @@ def _near_problems(row: Row, again: NearVerbatim, slack: float, *, certified: bo
 
 
 def _candidates(
-    model: LogitModel, rows: Sequence[Row], examples: Sequence[Example], label: str, limits: Limit
+    model: ScoringModel, rows: Sequence[Row], examples: Sequence[Example], label: str, limits: Limit
 ) -> tuple[int, list[WrongRow]]:
     """Listed outputs scored as if they were suffixes: how many, and which have another probability."""
     from rote.extraction.verbatim import verbatim

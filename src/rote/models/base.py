@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
 from rote.errors import InputError, ModelError, argument
-from rote.options import Option, require_flag, require_kind, require_known, require_whole
+from rote.options import Option, refuse_idle, require_flag, require_kind, require_known, require_number, require_whole
 from rote.scheme import Scheme
 from rote.tokens import BosPolicy, Example
 
 if TYPE_CHECKING:  # what is read of models here needs no torch
     from torch import Tensor
 
-    from rote.decoding import TargetScores
+    from rote.listed import ListedScores
     from rote.models.memory import Memory
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -34,6 +35,11 @@ class ModelOptions:
     `compile="auto"` compiles the layers on CUDA, where Triton is installed. `trust_remote_code` lets Python files that
     come with a model run; without it nothing of a model's folder does. `fingerprint="whole"` hashes every byte of the
     weights; "sampled" reads a part of every MiB of large files. `label` is what titles and tables call the model.
+
+    The last five are for served models, and of the others `bos` and `label` alone. `tokenizer`: a model folder, a .gguf
+    file or a hub id that has the server's tokenizer; by default the served model's own name. `listed`: how many
+    log-probs are asked for at each position: well above a scheme's top_k, since tokens may tie. `key`: the name of the
+    environment variable that holds the server's key. `timeout`: seconds for a whole reply.
     """
 
     device: Annotated[str, Option("auto, cpu, cuda, cuda:N or mps.")] = "auto"
@@ -48,6 +54,16 @@ class ModelOptions:
     ] = False
     fingerprint: Annotated[Hashed, Option("How much of large weight files is hashed.")] = "sampled"
     label: Annotated[str | None, Option("What to call the model, instead of its name or path.")] = None
+    tokenizer: Annotated[
+        str | None,
+        Option("Of a served model: the folder or hub id that has its tokenizer.", default="the model's name"),
+    ] = None
+    listed: Annotated[int, Option("Of a served model: log-probs asked for at each position.")] = 64
+    key: Annotated[str | None, Option("Of a served model: environment variable that holds the key, by its NAME.")] = (
+        None
+    )
+    concurrency: Annotated[int, Option("Of a served model: requests on their way at once.")] = 8
+    timeout: Annotated[float, Option("Of a served model: seconds that a reply may take.")] = 600.0
 
     def __post_init__(self) -> None:
         require_known("dtype", self.dtype, get_args(Dtype))
@@ -62,6 +78,30 @@ class ModelOptions:
             require_kind("label", self.label, str, "a name for the model")
             if not self.label.strip():
                 raise InputError(f"{argument('label')} is empty; give a name for the model, or leave it out.")
+        if self.tokenizer is not None:
+            require_kind("tokenizer", self.tokenizer, str, "a model folder, a .gguf file or a hub id")
+        require_whole("listed", self.listed)
+        require_whole("concurrency", self.concurrency, most=1024)
+        if not 0 < require_number("timeout", self.timeout) < math.inf:
+            raise InputError(f"{argument('timeout')} must be a number of seconds above 0, not {self.timeout}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedModel:
+    """What is known of a model that a server runs: nothing about its weights.
+
+    `url`: the server's address up to /v1. `model`: the model's name there. `version`: what the server says it is; None
+    where it does not. `tokenizer`: where ours is from. `listed`: how many log-probs are asked for at each position;
+    None: none are. `sent`: everything that is sent beside a prompt that is scored.
+    """
+
+    url: str
+    protocol: str
+    model: str | None = None
+    version: str | None = None
+    tokenizer: str | None = None
+    listed: int | None = None
+    sent: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +109,17 @@ class ModelIdentity:
     """Everything about a model that decides a number; the fingerprint is a hash of the weights on any device.
 
     `hashed`: whether that hash is one of every byte. `label` decides nothing: it is what the model is to be called.
+    Of a model that is `served`, weights cannot be looked at: neither hashed nor counted; and `dtype` is the coarsest
+    type whose rounding its numbers show, whatever the server computes in.
     """
 
     name: str
     label: str | None = None
     revision: str | None
     trust_remote_code: bool
-    fingerprint: str
-    hashed: Hashed
-    parameters: int
+    fingerprint: str | None
+    hashed: Hashed | None
+    parameters: int | None
     dtype: str
     device: str
     compiled: bool
@@ -85,6 +127,7 @@ class ModelIdentity:
     bos: BosPolicy
     bos_token: int | None
     bos_text: str | None
+    served: ServedModel | None = None
 
     @property
     def title(self) -> str:
@@ -129,10 +172,13 @@ class TokenModel(Protocol):
 
 @runtime_checkable
 class SuffixScorer(TokenModel, Protocol):
-    """It says how likely given suffixes are, and nothing about other tokens: enough for p_z, scans and rates."""
+    """It says how likely given suffixes are, and little about other tokens: enough for p_z, scans and rates."""
 
-    def score_suffixes(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> Iterator[TargetScores]:
-        """For each example, in order: its suffix tokens' scores under every scheme, exact and on the CPU."""
+    def refuse(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> None:
+        """Raise an InputError that names what can be seen to be impossible, before anything is scored."""
+
+    def score_suffixes(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> Iterator[ListedScores]:
+        """For each example, in order: its suffix tokens' scores under every scheme, or bounds where it cannot tell."""
 
 
 @runtime_checkable
@@ -320,6 +366,12 @@ ScoringModel = LogitModel | SuffixScorer
 """What p_z can be computed with."""
 
 
+def searchable(model: TokenModel, method: str, what: str) -> None:
+    """Refuse a model that cannot be searched by this method: for samples it is enough that it generates."""
+    if not (method == "sample" and isinstance(model, GeneratingModel)):
+        with_logits(model, what)
+
+
 def with_logits(model: TokenModel, what: str) -> LogitModel:
     """The model, if its logits are at hand, which `what` needs; some sources of models only score given suffixes."""
     if not isinstance(model, LogitModel):
@@ -337,17 +389,35 @@ BUNDLED_CHAT = Path(__file__).parent.parent / "data" / "chat"
 BUNDLED_PASSAGES = Path(__file__).parent.parent / "data" / "passages.jsonl"
 BUNDLED_MEMBERS = Path(__file__).parent.parent / "data" / "members.jsonl"
 
-SOURCES = {"hf": "rote.models.sources:load_found"}
+SOURCES = {
+    "hf": "rote.models.sources:load_found",
+    "vllm": "rote.models.completions:load_vllm",
+    "server": "rote.models.completions:load_server",
+}
 """Where models come from, by the prefix of their names: the function that loads one, given the name after it."""
+
+SERVED = ("tokenizer", "listed", "key", "concurrency", "timeout")
+HERE = ("device", "dtype", "device_map", "revision", "threads", "compile", "trust_remote_code", "fingerprint")
+"""The options of models that are served, and of those that run here."""
+
+
+def is_served(name: str | Path) -> bool:
+    """Whether a server runs the model of this name."""
+    return re.match(r"(vllm|server):https?://", str(name), re.IGNORECASE) is not None
 
 
 def load(
-    name: Annotated[str | Path, Option("Model folder, hub id, .gguf file, or 'bundled'.", "--model/-m")],
+    name: Annotated[
+        str | Path,
+        Option("Model folder, hub id, .gguf file, 'bundled', or vllm:URL/v1/NAME, server:URL/v1/NAME.", "--model/-m"),
+    ],
     options: ModelOptions = ModelOptions(),
 ) -> LogitModel:
     """Load a causal language model: a Hugging Face folder or hub id, a GGUF file, or "bundled".
 
-    A prefix says where it comes from: `hf:NAME`, which is also what a name without one means.
+    A prefix says where it comes from: `hf:NAME`, which is also what a name without one means. `vllm:http://HOST/v1/NAME`
+    and `server:http://HOST/v1/NAME` are served: such a model scores given suffixes and generates (`SuffixScorer`,
+    `GeneratingModel`), and what needs its logits is refused.
     """
     require_kind("model", name, str | Path, "the name or the path of a model")  # type: ignore[arg-type]
     require_kind("options", options, ModelOptions, "a rote.ModelOptions")
@@ -360,6 +430,10 @@ def load(
             f"there is no source of models called {source!r}, as {argument('model')} {str(name)!r} asks for; there is "
             f"{', '.join(SOURCES)}. A model folder, .gguf file or hub id needs no prefix."
         )
+    served = not known and source in ("vllm", "server")
+    for option in HERE if served else SERVED:
+        what = "a model that runs here" if served else "a served model, vllm:http://HOST/v1/NAME or server:http://..."
+        refuse_idle(options, option, False, what)
     module, function = SOURCES["hf" if known else source].split(":")
     loader: Callable[[str | Path, ModelOptions], LogitModel] = getattr(import_module(module), function)
     return loader(name if known else rest, options)

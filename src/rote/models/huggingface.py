@@ -60,14 +60,14 @@ class HuggingFaceModel:
         self.name, self.revision, self.label = name, revision, label
         self.fingerprint, self.hashed, self.trust_remote_code = fingerprint, hashed, trust_remote_code
         self.bos_policy = bos
-        self.bos_id = _resolve_bos(tokenizer, bos, name)
+        self.bos_id = resolve_bos(tokenizer, bos, name)
         self._config = model.config.get_text_config()
         self.eos_ids = _eos_ids(model, tokenizer)
         self.device = model.get_input_embeddings().weight.device
         self.dtype: torch.dtype = model.dtype
         self._output = model.get_output_embeddings()
         self._base = model.base_model
-        self.warnings: tuple[str, ...] = _warn_of_chat(tokenizer, self.bos_id, name)
+        self.warnings: tuple[str, ...] = warn_of_chat(tokenizer, self.bos_id, name)
         self.compiled = False
         self._split = self._can_split()
         self._keeps_keys: bool | None = None
@@ -339,7 +339,7 @@ def pick_dtype(dtype: Dtype, device: torch.device, config: Any) -> torch.dtype:
     return own if own in (torch.float16, torch.bfloat16) else torch.bfloat16
 
 
-def _resolve_bos(tokenizer: Any, policy: BosPolicy, name: str) -> int | None:
+def resolve_bos(tokenizer: Any, policy: BosPolicy, name: str) -> int | None:
     require_known("bos", policy, get_args(BosPolicy))
     own = getattr(tokenizer, "bos_token_id", None)
     if policy == "always" and own is None:
@@ -354,7 +354,7 @@ OPENERS = re.compile(r"im_start|start_of_turn|start_header|start_of_role|\b(user
 ROLE = r"""['"]?[\s+~{}-]*['"]?\s*(message(\[['"]|\.)role|role\b|system\b|user\b|assistant\b)"""
 
 
-def _warn_of_chat(tokenizer: Any, bos_id: int | None, name: str) -> tuple[str, ...]:
+def warn_of_chat(tokenizer: Any, bos_id: int | None, name: str) -> tuple[str, ...]:
     """A sentence where BOS is what opens a turn of a chat, by its own text or by the tokenizer's chat template."""
     if bos_id is None:
         return ()

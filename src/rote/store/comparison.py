@@ -11,7 +11,7 @@ from typing import Any, Literal
 import polars as pl
 
 from rote.errors import RunError, argument
-from rote.models.base import title_of
+from rote.models.base import ServedModel, title_of
 from rote.store.files import make_folder, pretty, read_declared, write_whole
 from rote.store.manifest import NearSearch, ScannedWindows, Source
 from rote.store.seal import check_seal, write_seal
@@ -24,12 +24,13 @@ class ComparedModel:
     name: str
     label: str | None = None
     parameters: int | None
-    fingerprint: str
+    fingerprint: str | None
     dtype: str
     device: str
     bos: str
     bos_token: int | None
     bos_text: str | None
+    served: ServedModel | None = None
 
     @property
     def title(self) -> str:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from rote.errors import RunError
 from rote.store.files import declared, plain, write_whole
@@ -144,6 +146,11 @@ def read_shard(path: Path, schema: pa.Schema = SCHEMA) -> pl.DataFrame:
     return pl.DataFrame(pl.from_arrow(table))
 
 
+def _told(log_probs: NDArray[np.float32]) -> Sequence[float | None] | NDArray[np.float32]:
+    """Log-probs as a column holds them: null for what a server's list leaves open."""
+    return pa.array(log_probs, from_pandas=True).to_pylist() if np.isnan(log_probs).any() else log_probs
+
+
 def _table(
     examples: Sequence[Example], results: Sequence[Verbatim], near: Sequence[NearColumns], stage: int | None = None
 ) -> pa.Table:
@@ -165,7 +172,7 @@ def _table(
                 "greedy": result.greedy,
                 "bounded": result.bounded,
                 "token_evals": result.token_evals,
-                "token_log_probs": result.token_log_probs,
+                "token_log_probs": _told(result.token_log_probs),
                 "base_log_probs": result.base_log_probs,
                 "ranks": result.ranks,
                 "margins": result.margins,

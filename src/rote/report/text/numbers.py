@@ -83,6 +83,13 @@ def short(fingerprint: str | None) -> str:
     return mark(fingerprint, literal(fingerprint[:16]) + ("…" if len(fingerprint) > 16 else ""), "text")
 
 
+def weights(model: ModelIdentity | ComparedModel) -> str:
+    """Which weights these are; of a model that is served, that nobody can tell."""
+    if model.served is not None:
+        return f"served by {name(model.served.url)}; its weights cannot be checked"
+    return f"weights {short(model.fingerprint)}"
+
+
 def count(number: float | None) -> str:
     """1234567 as `1,234,567`."""
     return MISSING if number is None else mark(number, f"{number:,.0f}", "count")

@@ -232,7 +232,7 @@ def provenance(run: Finished, best: NDArray[np.float64] | None = None) -> list[t
     """
     model = run.manifest.model
     facts = [
-        ("Model", f"{numbers.title(model)}, weights {numbers.short(model.fingerprint)}{trusted(model)}"),
+        ("Model", f"{numbers.title(model)}, {numbers.weights(model)}{trusted(model)}"),
         ("Scheme", numbers.name(run.scheme)),
         ("BOS", numbers.bos(model)),
         *prompt_facts(run),
