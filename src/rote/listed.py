@@ -127,7 +127,7 @@ class _Known:
 
     @property
     def size(self) -> int:
-        return self.values.shape[1]
+        return int(self.values.shape[1])
 
     @property
     def last(self) -> Floats:
@@ -344,10 +344,12 @@ def _nucleus_margin(scheme: Scheme, known: _Known, weights: _Weights) -> Floats:
         room = (wall - np.log(before) + np.log(behind)) / 2
         coming = np.concatenate([np.take_along_axis(known.values, place, 1), tail], 1)
         inside = np.minimum(-_less(coming, own) / halved, room).max(1)
-    return np.where(inside > 0, inside, np.minimum(-outside, -0.0)) * scheme.temperature
+    margin: Floats = np.where(inside > 0, inside, np.minimum(-outside, -0.0)) * scheme.temperature
+    return margin
 
 
 def _less(one: Floats, other: Floats) -> Floats:
     """one - other, of logarithms; 0 for two that are -inf."""
     with np.errstate(invalid="ignore"):
-        return np.where(one == other, 0.0, one - other)
+        difference: Floats = np.where(one == other, 0.0, one - other)
+    return difference
