@@ -28,6 +28,9 @@ Mask = NDArray[np.bool_]
 SLACK = 1e-4
 """How far the listed probabilities of a position may be from adding up: servers round, each in its own way."""
 
+TINY = float(np.finfo(np.float32).tiny)
+"""The least margin of a token that is certainly outside: 0 is that of one of which nothing is certain."""
+
 UNTOLD = 0
 """The rank of a token of which a list that has lost entries does not tell how many are likelier."""
 
@@ -216,7 +219,7 @@ def _under_scheme(scheme: Scheme, known: _Known, argmax: Mask, unsure: Mask) -> 
     with np.errstate(divide="ignore"):
         log_prob = np.minimum(weights.own_log - np.log(mass), 0.0)
     margin = np.where(exact, _margin(scheme, known, weights), 0.0)
-    margin = np.where(out, np.minimum(margin, -0.0), np.maximum(margin, 0.0))
+    margin = np.where(out, np.minimum(margin, -TINY), np.maximum(margin, 0.0))
     return np.where(out, -np.inf, log_prob), margin, ~exact
 
 

@@ -100,7 +100,7 @@ def staged_rates(
         rate_at_1e_4=tally.rate(lambda rows: _at_or_above(rows, LOWER_TAU)),
         maximum_rate=tally.rate(_possible),
         np_table=tally.np_table(QUERIES, CHANCES),
-        n_passing_greedy={f"{p:g}": _passing(lower, upper, greedy, p) for p in CHANCES},
+        n_passing_greedy={f"{p:g}": _passing(lower, upper, greedy, _possible(may), p) for p in CHANCES},
         near_tau=NearTau(count=near, numeric_tolerance=numeric_tolerance),
         border_tokens=BorderTokens(count=_border_rows(scores, border_tolerance), border_tolerance=border_tolerance),
     )
@@ -258,8 +258,8 @@ def _reaching(ascending: Array, n: int, p: float) -> int:
     return ascending.size - bisect_left(rows, p, key=lambda log_prob: at_least_once(math.exp(log_prob), n))
 
 
-def _passing(lower: Array, upper: Array, greedy: int, p: float) -> Passing:
-    n, log10_n = _queries_for_more_than(lower, greedy, p)
+def _passing(lower: Array, upper: Array, greedy: int, most_greedy: int, p: float) -> Passing:
+    n, log10_n = _queries_for_more_than(lower, most_greedy, p)
     n_lower, log10_n_lower = _queries_for_more_than(upper, greedy, p)
     return Passing(n=n, log10_n=log10_n, n_lower=n_lower, log10_n_lower=log10_n_lower)
 
