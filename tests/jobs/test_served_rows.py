@@ -123,7 +123,7 @@ def test_compared_with_the_model_here(served: Run, here: Run, tmp_path: Path) ->
     assert first.undecided > 0
     page = (tmp_path / "comparison" / "report.html").read_text(encoding="utf-8")
     assert "left out of what was gained and lost" in page
-    assert f"eft open by the server’s list of {LISTED} log-probs" in page
+    assert "eft open by the server’s list of" in page
 
 
 def test_it_is_verified_like_any_other_run(served: Run, bundled: Any) -> None:
