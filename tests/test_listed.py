@@ -46,7 +46,8 @@ def log_probs_of(logits: np.ndarray) -> np.ndarray:
     """Of the base distribution, in float32, as servers have them; equal logits stay equal."""
     wide = logits.astype(np.float64)
     highest = wide.max()
-    return (wide - highest - math.log(np.exp(wide - highest).sum())).astype(np.float32).astype(np.float64)
+    base: np.ndarray = wide - highest - math.log(np.exp(wide - highest).sum())
+    return base.astype(np.float32).astype(np.float64)
 
 
 def list_of(
@@ -227,7 +228,7 @@ def test_margins_of_top_k_and_min_p_are_those_of_the_logits() -> None:
 
 def row_of(*probabilities: float) -> np.ndarray:
     assert math.fsum(probabilities) == pytest.approx(1)
-    return np.log(np.array(probabilities)).astype(np.float64)
+    return np.array([math.log(probability) for probability in probabilities])
 
 
 TWINS = {

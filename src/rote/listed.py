@@ -28,6 +28,9 @@ Mask = NDArray[np.bool_]
 SLACK = 1e-4
 """How far the listed probabilities of a position may be from adding up: servers round, each in its own way."""
 
+TINY = float(np.finfo(np.float32).tiny)
+"""The least margin of a token that is certainly outside: 0 is that of one of which nothing is certain."""
+
 UNTOLD = 0
 """The rank of a token of which a list that has lost entries does not tell how many are likelier."""
 
@@ -127,7 +130,7 @@ class _Known:
 
     @property
     def size(self) -> int:
-        return self.values.shape[1]
+        return int(self.values.shape[1])
 
     @property
     def last(self) -> Floats:
@@ -216,7 +219,7 @@ def _under_scheme(scheme: Scheme, known: _Known, argmax: Mask, unsure: Mask) -> 
     with np.errstate(divide="ignore"):
         log_prob = np.minimum(weights.own_log - np.log(mass), 0.0)
     margin = np.where(exact, _margin(scheme, known, weights), 0.0)
-    margin = np.where(out, np.minimum(margin, -0.0), np.maximum(margin, 0.0))
+    margin = np.where(out, np.minimum(margin, -TINY), np.maximum(margin, 0.0))
     return np.where(out, -np.inf, log_prob), margin, ~exact
 
 
@@ -344,10 +347,12 @@ def _nucleus_margin(scheme: Scheme, known: _Known, weights: _Weights) -> Floats:
         room = (wall - np.log(before) + np.log(behind)) / 2
         coming = np.concatenate([np.take_along_axis(known.values, place, 1), tail], 1)
         inside = np.minimum(-_less(coming, own) / halved, room).max(1)
-    return np.where(inside > 0, inside, np.minimum(-outside, -0.0)) * scheme.temperature
+    margin: Floats = np.where(inside > 0, inside, np.minimum(-outside, -0.0)) * scheme.temperature
+    return margin
 
 
 def _less(one: Floats, other: Floats) -> Floats:
     """one - other, of logarithms; 0 for two that are -inf."""
     with np.errstate(invalid="ignore"):
-        return np.where(one == other, 0.0, one - other)
+        difference: Floats = np.where(one == other, 0.0, one - other)
+    return difference

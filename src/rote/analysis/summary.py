@@ -39,7 +39,7 @@ def summarise(
     `outputs`: those that were looked for in an indexed corpus. `ended`: of a scan in stages, how many of these have.
     So summary.json is written for other programs, and never read: what stands in a summary is worked out again.
     """
-    logit_tolerance = manifest.logit_tolerance
+    logit_tolerance, served = manifest.logit_tolerance, manifest.model.served is not None
     most_tokens = int(scores["ranks"].list.len().max() or 0)  # type: ignore[arg-type]
     schemes: dict[str, SchemeNumbers] = {}
     for scheme in manifest.schemes:
@@ -58,7 +58,7 @@ def summarise(
         if manifest.near is not None:
             numbers = replace(numbers, near=near_summary(own, tau=manifest.tau))
         if manifest.source.characters is not None:
-            covered = coverage(own, manifest.source.characters, thresholds=THRESHOLDS)
+            covered = coverage(own, manifest.source.characters, thresholds=THRESHOLDS, served=served)
             numbers = replace(numbers, coverage=covered, longest=_longest(own, left_out))
         schemes[scheme] = numbers
     first = scores.filter(scores["scheme"] == manifest.schemes[0])

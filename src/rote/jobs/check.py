@@ -167,7 +167,7 @@ def _chosen(rows: pl.DataFrame, asked: Sequence[str], passages: int, samples: in
         chosen = rows.filter(pl.col("example_id").is_in(list(asked)))
         if chosen["bounded"].any():
             name = chosen.filter(pl.col("bounded"))["example_id"][0]
-            raise InputError(f"example {name!r} was stopped early, so its p_z is only bounded; choose another.")
+            raise InputError(f"of the p_z of example {name!r} only an upper bound is known; choose another.")
         return chosen
     if rows["scheme"][0] == str(GREEDY):
         raise InputError(

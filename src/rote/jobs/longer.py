@@ -41,7 +41,7 @@ def longer(
     check_at(at)
     given, wanted = as_run(run), Windows(prefix, suffix, stride)  # of tokens, whatever the scan's were
     scanned, tell = finished_scan(given), progress or quiet
-    spots = hot_spots(scanned.rows, scanned.length, at)
+    spots = hot_spots(scanned.rows, scanned.length, at, served=scanned.manifest.model.served is not None)
     if not spots:
         return None
     own = model

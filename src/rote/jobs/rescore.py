@@ -155,7 +155,7 @@ def _scheme_problem(row: Row, fresh: Verbatim, greedy: Verbatim, limits: Limit, 
     if np.abs(margins[finite] - now[finite]).sum() > border * size:
         return "its tokens are elsewhere from the border of the support"
     if row["bounded"] and fresh.log_prob > row["log_prob"] + limits.of_a_sum(len(fresh.ranks)):
-        return "its log-prob is above the bound at which it was given up"
+        return "its log-prob is above the bound that the row has"
     if row["greedy"] != greedy.greedy and np.abs(greedy.margins).min() >= border:
         return f"greedy decoding {'gives' if greedy.greedy else 'does not give'} its suffix"
     return None

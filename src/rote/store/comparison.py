@@ -84,7 +84,7 @@ class Moved:
     """How log p_z differs, second run less first. Every example stands in exactly one of the first five counts.
 
     `known` are finite in both runs, `appeared` and `vanished` have p_z = 0 in one of them, `zero` in both, and
-    `unknown` were stopped early in at least one. Mean and median are over the `known`; None where there are none.
+    `unknown` are only bounded in at least one. Mean and median are over the `known`; None where there are none.
     """
 
     known: int
@@ -102,7 +102,8 @@ class Paired:
 
     `interval` is Newcombe's 95% interval for it, taking the examples as a random sample of a larger set: windows that
     overlap are no such sample, and over them it is too narrow. `effective` is the number of independent examples that
-    it rests on: fewer than `examples` where documents were drawn that gave several each.
+    it rests on: fewer than `examples` where documents were drawn that gave several each. `undecided` more are left out,
+    as a served model's list leaves open whether they reach tau.
     """
 
     examples: int
@@ -114,6 +115,7 @@ class Paired:
     interval: list[float]
     effective: float
     log_prob: Moved
+    undecided: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +127,7 @@ class MovedPassage:
     suffix_end: int | None
     log_prob: list[float | None]
     bounded: list[bool]
-    greedy: list[bool]
+    greedy: list[bool | None]
     crossed: bool
     least_change: float | None
     exact: bool

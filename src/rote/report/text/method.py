@@ -258,15 +258,23 @@ def _scored(run: Finished) -> str:
 
 def _early_stop(run: Finished) -> str:
     unit = run.unit
+    bounded = run.numbers.rates.bounded
+    if run.manifest.model.served is not None and bounded:
+        are = "is" if bounded == 1 else "are"
+        return (
+            f"off: every {unit} was scored to its last token, but {numbers.counted(bounded, unit)} {are} "
+            f"{numbers.bounded(run.manifest.model)}: some token may stand inside the scheme’s support or outside, or "
+            "share it with tokens that are not listed. Of these only an upper bound on p_z is known, so rates and "
+            "coverage are printed as ranges"
+        )
     if not run.manifest.stop_early:
         every = f"every scored {unit} was read" if left_out(run) is not None else f"every {unit} was scored"
         return f"off: {every} to its last token"
-    stopped = run.numbers.rates.bounded
-    if not stopped:
+    if not bounded:
         return f"on, but no {unit} was given up: every one was scored to its last token"
-    were = "was" if stopped == 1 else "were"
+    were = "was" if bounded == 1 else "were"
     return (
-        f"on: {numbers.counted(stopped, unit)} {were} given up as soon as certain to end below τ. Of these only an "
+        f"on: {numbers.counted(bounded, unit)} {were} given up as soon as certain to end below τ. Of these only an "
         "upper bound on p_z is known, so a rate that counts anything below τ is printed as a range"
     )
 
