@@ -210,7 +210,7 @@ def _load(known: tuple[Item, ...], given: Mapping[Item, Any], asked: dict[str, A
             asked["model"] = rote.load(chosen, rote.ModelOptions(**own))
     elif (name is not None or own) and held.intact:
         was = held.model_options
-        options = replace(was if name is None else replace(was, revision=None, label=None), **own)
+        options = replace(was if name is None else replace(was, revision=None, label=None, adapter=None), **own)
         with messages.status("loading the model"):
             asked["model"] = held.load_model(name, options)
 

@@ -183,6 +183,8 @@ def script(manifest: Manifest) -> str:
     model, windows = manifest.model, manifest.windows
     options = {"dtype": model.dtype, "bos": model.bos, "revision": model.revision, "device": model.device}
     options |= {"fingerprint": model.hashed, "label": model.label}
+    if model.adapter is not None:
+        options["adapter"] = model.adapter.name
     near = None
     if manifest.near is not None:
         own = {field.name: getattr(manifest.near, field.name) for field in fields(manifest.near)}
