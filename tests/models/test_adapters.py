@@ -93,7 +93,7 @@ def test_searches_read_with_its_weights(adapted: Any, merged: Path) -> None:
     """Keys and values are kept: the memory reads the merged layers."""
     known = rote.load(merged, rote.ModelOptions(device="cpu"))
     near = rote.Near(tolerance=1, budget=200)
-    one, other = (rote.near_verbatim(model, EXAMPLES[1:], "temperature=1", near)[0] for model in (adapted, known))
+    one, other = (rote.near_verbatim(model, EXAMPLES[1:], "temperature=1", near=near)[0] for model in (adapted, known))
     assert (one.lower, one.upper) == (other.lower, other.upper)
     assert type(adapted.memory(50)).__name__ == "KeyMemory"
 
@@ -130,7 +130,7 @@ def test_a_run_records_it_and_loads_it_again(run: rote.Run, adapted: Any) -> Non
     assert stored["adapter"]["kind"] == "LORA rank 4"
     assert rote.Run.open(run.folder).manifest.model == adapted.identity()
     assert run.load_model().identity() == adapted.identity()
-    assert rote.verify(run).ok
+    assert rote.verify(run).verified
 
 
 def test_a_run_is_not_mixed_with_another_adapter(run: rote.Run, alice: str, bundled: Any, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_run_is_not_mixed_with_another_adapter(run: rote.Run, alice: str, bund
     other = rote.load("bundled", options(make(tmp_path / "other", r=2)))
     with pytest.raises(RunError, match=r"model\.adapter\.fingerprint"):
         rote.scan(other, alice[:6000], windows=SHORT, out=run.folder)
-    assert not rote.verify(run, model=other).ok
+    assert not rote.verify(run, model=other).verified
 
 
 # --- what is refused

@@ -115,7 +115,7 @@ def test_a_run_of_it_comes_out_again(models: dict[int, Any], alice: str, tmp_pat
     windows = rote.Windows(prefix=20, suffix=10, stride=900)
     run = rote.scan(models[4], alice[:5000], windows=windows, out=tmp_path / "run")
     assert json.loads((run.folder / "manifest.json").read_text())["model"]["quantised"].startswith("bitsandbytes")
-    assert rote.verify(run).ok
+    assert rote.verify(run).verified
     near = rote.near_verbatim(models[4], EXAMPLES[1:], near=rote.Near(tolerance=1, budget=50))[0]
     assert near.lower <= near.upper
 
