@@ -29,7 +29,15 @@ from rote.models.placement import (
     require_device_map,
     spread,
 )
-from rote.models.quantised import parameters_of, refuse_quantised, said, settings_of, tolerance_of, warned
+from rote.models.quantised import (
+    compute_as_said,
+    parameters_of,
+    refuse_quantised,
+    said,
+    settings_of,
+    tolerance_of,
+    warned,
+)
 from rote.models.safety import why_not_loaded
 from rote.models.sources import Found, quietly
 from rote.options import require_known
@@ -315,6 +323,8 @@ def load_huggingface(found: Found, options: ModelOptions) -> HuggingFaceModel:
     vars(model).pop("generate", None)  # of a custom_generate folder: the check is of transformers' own sampler
     if "gguf_file" in given:
         model.hf_quantizer = None
+    if settings is not None:
+        compute_as_said(model)
     if not where:
         model = model.to(chosen)
     told: tuple[str, ...] = ()

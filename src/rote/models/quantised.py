@@ -67,7 +67,15 @@ def said(settings: Mapping[str, Any], dtype: torch.dtype) -> str:
     if settings.get("load_in_8bit"):
         return f"{method} 8-bit, computed in int8 and float16"
     own = str(settings.get("bnb_4bit_compute_dtype") or "float32").removeprefix("torch.")
-    return f"{method} 4-bit {settings.get('bnb_4bit_quant_type', 'fp4')}, computed in {own}"
+    computed = own if dtype == torch.float16 else computed  # bitsandbytes takes that of what comes in, but for float16
+    return f"{method} 4-bit {settings.get('bnb_4bit_quant_type', 'fp4')}, computed in {computed}"
+
+
+def compute_as_said(model: Any) -> None:
+    """Without this bitsandbytes multiplies in bfloat16, whatever it was told, on processors that know how to."""
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
 
 
 def refuse_quantised(name: str, settings: Mapping[str, Any], options: ModelOptions) -> None:
