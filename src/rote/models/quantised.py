@@ -27,7 +27,8 @@ LOGIT_TOLERANCE = {torch.float32: 5e-4, torch.float16: 0.1, torch.bfloat16: 0.5}
 """Measured with `benchmarks/tolerance.py`, rounded up: see docs/numerics.md."""
 
 QUANTISED_TOLERANCE = {"bitsandbytes 4-bit": 0.0, "bitsandbytes 8-bit": 1.0}
-"""The same of quantised weights by method, on a CPU; 0: no more than what its layers compute in.
+"""The same of quantised weights by method, on a CPU; 0: no more than what its layers compute in, as 4 bits are
+multiplied out before they are used.
 
 8 bits move by up to 0.37: activations are rounded too, and which columns are spared that depends on batch-mates.
 """
