@@ -211,11 +211,9 @@ def _load(known: tuple[Item, ...], given: Mapping[Item, Any], asked: dict[str, A
             asked["model"] = rote.load(chosen, rote.ModelOptions(**own))
     elif (name is not None or own) and held.intact:
         was = held.model_options
-        if (
-            name is not None
-        ):  # of a model that is served where the run's ran here, or the other way round, BOS alone holds
+        if name is not None:  # where one is served and the other is not, BOS alone holds
             alike = is_served(name) == (was.tokenizer is not None)
-            was = replace(was, revision=None, label=None) if alike else rote.ModelOptions(bos=was.bos)
+            was = replace(was, revision=None, label=None, adapter=None) if alike else rote.ModelOptions(bos=was.bos)
         options = replace(was, **own)
         with messages.status("loading the model"):
             asked["model"] = held.load_model(name, options)

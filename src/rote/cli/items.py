@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import rote
 from rote.options import Option
 
-OF_A_RUN = ("dtype", "revision", "bos", "fingerprint", "label", "tokenizer", "listed")
+OF_A_RUN = ("dtype", "revision", "bos", "fingerprint", "label", "tokenizer", "listed", "adapter")
 """The options of a model that a finished run has an answer to: `Run.model_options`."""
 
 

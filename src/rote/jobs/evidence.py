@@ -187,6 +187,8 @@ def script(manifest: Manifest) -> str:
     else:
         options |= {"dtype": model.dtype, "revision": model.revision, "device": model.device}
         options |= {"fingerprint": model.hashed}
+    if model.adapter is not None:
+        options["adapter"] = model.adapter.name
     near = None
     if manifest.near is not None:
         own = {field.name: getattr(manifest.near, field.name) for field in fields(manifest.near)}

@@ -170,7 +170,7 @@ class Run(_Handle, StoredRun):
 
     @property
     def model_options(self) -> ModelOptions:
-        """How to load its model so that the same numbers come out: dtype, revision and BOS as they were.
+        """How to load its model so that the same numbers come out: dtype, revision, adapter and BOS as they were.
 
         Code that came with the model was trusted then, if at all. It is not trusted again without being told to.
         """
@@ -178,7 +178,8 @@ class Run(_Handle, StoredRun):
         if (served := was.served) is not None:
             return ModelOptions(bos=was.bos, label=was.label, tokenizer=served.tokenizer, listed=served.listed or 1)
         as_it_was = {"revision": was.revision, "bos": was.bos, "fingerprint": was.hashed, "label": was.label}
-        return ModelOptions(dtype=was.dtype, **as_it_was)  # type: ignore[arg-type]
+        adapter = None if was.adapter is None else was.adapter.name
+        return ModelOptions(dtype=was.dtype, adapter=adapter, **as_it_was)  # type: ignore[arg-type]
 
     def cut(self, rows: pl.DataFrame, tokenizer: Any) -> list[Example]:
         """The rows' examples: as stored, or cut from the text again, with their places."""

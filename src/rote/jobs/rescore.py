@@ -43,7 +43,7 @@ def rescored(run: Run, model: ScoringModel, sample: int, every: bool, seed: int,
     All windows of a scan are cut again as well, and the texts of all examples held against their tokens.
     """
     from rote.extraction.verbatim import verbatim
-    from rote.models.huggingface import tolerance_of
+    from rote.models.quantised import tolerance_of
 
     manifest, own = run.manifest, model.identity()
     limits = limit(manifest.model.dtype, own.dtype)
@@ -66,7 +66,7 @@ def rescored(run: Run, model: ScoringModel, sample: int, every: bool, seed: int,
     asked = labels if GREEDY in labels else [*labels, GREEDY]
     scored = iter(verbatim(model, examples, asked, progress=tell))
     by_scheme = {label: run.rows(label)[chosen].to_dicts() for label in manifest.schemes}
-    border = model.logit_tolerance + tolerance_of(manifest.model.dtype)
+    border = model.logit_tolerance + tolerance_of(manifest.model.dtype, manifest.model.quantised)
     tokens, differences = 0, 0.0
     for i, example in enumerate(examples):
         again = {str(scheme): next(scored) for scheme in asked}

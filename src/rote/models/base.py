@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what is read of models here needs no torch
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Hashed = Literal["sampled", "whole"]
+DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,9 @@ class ModelOptions:
     """How a model is loaded.
 
     `dtype="auto"`: float32 on the CPU; on a GPU the checkpoint's own 16-bit type, or bfloat16. `bos="auto"` puts the
-    tokenizer's BOS before every prefix if it has one. `device_map` spreads a large model over devices (accelerate).
+    tokenizer's BOS before every prefix if it has one. `device_map` spreads a large model over devices, the processor's
+    memory and the disk (accelerate): a rule, or in Python a mapping of modules to devices, "cpu" or "disk". `tp_plan`
+    cuts each layer across the processes that torchrun started. `adapter` is merged into the model (PEFT).
     `threads`: those of the processor; what is left to torch may change with what else runs on the machine.
     `compile="auto"` compiles the layers on CUDA, where Triton is installed. `trust_remote_code` lets Python files that
     come with a model run; without it nothing of a model's folder does. `fingerprint="whole"` hashes every byte of the
@@ -44,7 +47,14 @@ class ModelOptions:
 
     device: Annotated[str, Option("auto, cpu, cuda, cuda:N or mps.")] = "auto"
     dtype: Annotated[Dtype, Option("What the model computes in.")] = "auto"
-    device_map: Annotated[str | Mapping[str, Any] | None, Option("Spread a large model over devices: auto.")] = None
+    device_map: Annotated[
+        str | Mapping[str, Any] | None,
+        Option("Spread a large model over devices: auto, balanced, balanced_low_0 or sequential."),
+    ] = None
+    tp_plan: Annotated[
+        Literal["auto"] | None, Option("Cut every layer across the processes of torchrun (tensor parallel).")
+    ] = None
+    adapter: Annotated[str | None, Option("PEFT adapter: a folder or hub id; merged into the model.")] = None
     revision: Annotated[str | None, Option("Revision of a hub model.")] = None
     bos: Annotated[BosPolicy, Option("BOS before every prefix; auto: if the tokenizer has one.")] = "auto"
     threads: Annotated[int | None, Option("Processor threads.", default="torch's choice")] = None
@@ -74,6 +84,16 @@ class ModelOptions:
         require_known("fingerprint", self.fingerprint, get_args(Hashed))
         if self.threads is not None:
             require_whole("threads", self.threads)
+        if isinstance(self.device_map, str):
+            require_known("device_map", self.device_map, get_args(DeviceMap))
+        elif self.device_map is not None:
+            require_kind("device_map", self.device_map, Mapping, "a mapping of modules to devices")  # type: ignore[type-abstract]
+        if self.tp_plan not in (None, "auto"):
+            raise InputError(f"{argument('tp_plan')} must be auto, not {self.tp_plan!r}.")
+        if self.adapter is not None:
+            require_kind("adapter", self.adapter, str, "the folder or hub id of an adapter")
+            if not self.adapter.strip():
+                raise InputError(f"{argument('adapter')} is empty; give an adapter's folder, or leave it out.")
         if self.label is not None:
             require_kind("label", self.label, str, "a name for the model")
             if not self.label.strip():
@@ -105,12 +125,23 @@ class ServedModel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AdapterIdentity:
+    """An adapter that was merged into a model: its kind, as `LORA rank 8`, and a hash of every byte of its files."""
+
+    name: str
+    kind: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelIdentity:
     """Everything about a model that decides a number; the fingerprint is a hash of the weights on any device.
 
     `hashed`: whether that hash is one of every byte. `label` decides nothing: it is what the model is to be called.
     Of a model that is `served`, weights cannot be looked at: neither hashed nor counted; and `dtype` is the coarsest
     type whose rounding its numbers show, whatever the server computes in.
+    `quantised`: how, if its checkpoint is. `tensor_parallel`: over how many processes each layer was cut. `placement`:
+    what lay where, if it was spread; that decides nothing, as `device` is where all of it is computed.
     """
 
     name: str
@@ -128,11 +159,16 @@ class ModelIdentity:
     bos_token: int | None
     bos_text: str | None
     served: ServedModel | None = None
+    adapter: AdapterIdentity | None = None
+    quantised: str | None = None
+    tensor_parallel: int | None = None
+    placement: str | None = None
 
     @property
     def title(self) -> str:
         """What the model is called wherever it need not be found again; with the key of what it is made of."""
-        return title_of(self.name, self.label)
+        own = title_of(self.name, self.label)
+        return own if self.label or self.adapter is None else f"{own} + {title_of(self.adapter.name, None)}"
 
 
 def title_of(name: str, label: str | None) -> str:
@@ -397,7 +433,10 @@ SOURCES = {
 """Where models come from, by the prefix of their names: the function that loads one, given the name after it."""
 
 SERVED = ("tokenizer", "listed", "key", "concurrency", "timeout")
-HERE = ("device", "dtype", "device_map", "revision", "threads", "compile", "trust_remote_code", "fingerprint")
+HERE = (
+    "device", "dtype", "device_map", "tp_plan", "adapter", "revision", "threads", "compile", "trust_remote_code",
+    "fingerprint",
+)  # fmt: skip
 """The options of models that are served, and of those that run here."""
 
 

@@ -95,7 +95,7 @@ class ServedCompletions:
 
     @property
     def logit_tolerance(self) -> float:
-        from rote.models.huggingface import tolerance_of
+        from rote.models.quantised import tolerance_of
 
         return tolerance_of(self.dtype)
 
@@ -292,7 +292,7 @@ def seed_of(seed: int, number: int) -> int:
 
 def fineness(values: NDArray[np.float64], apart: float) -> Literal["float32", "bfloat16", "float16"]:
     """The coarsest type whose rounding listed log-probs show, or whose tolerance they need, being so far `apart`."""
-    from rote.models.huggingface import tolerance_of
+    from rote.models.quantised import tolerance_of
 
     steps = values - values[:, :1]
     steps = steps[np.isfinite(steps) & (steps < 0)]

@@ -30,6 +30,8 @@ NOT_DECIDING = {
     "sampling.held_out_name",
     "model.name",
     "model.label",
+    "model.adapter.name",
+    "model.placement",
     "index.name",
     "versions.python",
 }
@@ -203,6 +205,13 @@ def refuse_other_model(before: ModelIdentity, now: ModelIdentity, folder: str, *
                 f"{folder} was made with another model: its {field} is "
                 f"{getattr(before, field)!r}, that of {now.name} is {getattr(now, field)!r}. {fix}"
             )
+    was, own = (None if model.adapter is None else model.adapter.fingerprint for model in (before, now))
+    if was != own:
+        with_it = "without an adapter" if before.adapter is None else f"with the adapter {before.adapter.name}"
+        raise RunError(
+            f"{folder} was made {with_it} (its hash: {was}), and {now.title} has another (its hash: {own}). Load the "
+            f"model with the same {argument('adapter')}."
+        )
 
 
 def _served(model: ModelIdentity) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
-from rote.models.base import ChatIdentity, ModelIdentity, ReferenceIdentity, ServedModel
+from rote.models.base import ChatIdentity, ModelIdentity, ReferenceIdentity, ServedModel, title_of
 from rote.odds import queries_needed
 from rote.report.keys import MARKS, element_of_marks, mark
 from rote.store.comparison import ComparedModel
@@ -73,7 +73,13 @@ def name(text: str) -> str:
 
 def title(model: ModelIdentity | ComparedModel | ChatIdentity | ReferenceIdentity) -> str:
     """What a model is called in titles and tables: its label, or the end of its name, which has the name's key."""
-    return name(model.label) if model.label else mark(model.name, literal(model.title), "title")
+    if model.label:
+        return name(model.label)
+    adapter = getattr(model, "adapter", None)
+    if adapter is None:
+        return mark(model.name, literal(model.title), "title")
+    parts = ((model.name, title_of(model.name, None)), (adapter.name, title_of(adapter.name, None)))
+    return " + ".join(mark(key, literal(shown), "title") for key, shown in parts)
 
 
 def short(fingerprint: str | None) -> str:
