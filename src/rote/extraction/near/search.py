@@ -19,7 +19,7 @@ from rote.extraction.near.options import Near, Variant
 from rote.extraction.near.results import Estimate, Goal, NearVerbatim
 from rote.extraction.results import Results
 from rote.extraction.verbatim import check, from_scores
-from rote.models.base import LogitModel, TokenModel, with_logits
+from rote.models.base import LogitModel, SpreadModel, TokenModel, with_logits
 from rote.odds import wilson
 from rote.options import TAU, BatchSize, require_kind
 from rote.progress import Progress, quiet
@@ -236,7 +236,7 @@ def _room(
     return Reader(model, scheme, at_once * (each + beside + 1)), at_once, each
 
 
-def check_near(model: LogitModel, examples: Sequence[Example], options: Near) -> None:
+def check_near(model: LogitModel | SpreadModel, examples: Sequence[Example], options: Near) -> None:
     """Refuse what cannot be searched before any work is done, naming it."""
     if str(model.device).startswith("mps"):
         raise ModelError(
