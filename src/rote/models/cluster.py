@@ -55,16 +55,20 @@ def load_on(engine: Engine, name: str | Path, options: ModelOptions = ModelOptio
     own = replace(options, threads=threads)
     variables = {name: os.environ[name] for name in DECIDING if name in os.environ}
     variables |= {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE", "TQDM_DISABLE": "1"}
-    kind = ray.remote(Worker).options(
-        num_cpus=cpus, num_gpus=gpus, max_restarts=-1, max_task_retries=0, scheduling_strategy="SPREAD",
-        runtime_env={"env_vars": variables},
-    )  # fmt: skip
-    crew = Crew([kind.remote(_found_anywhere(name), own) for _ in range(engine.workers or max(room, 1))])
+    asked, kind = engine.workers or max(room, 1), worker(ray, cpus, gpus)
+    crew = Crew([kind.remote(_anywhere(name), own, variables) for _ in range(asked)])
     _first(crew, ray, gpus, cpus)
     return ClusterModel(crew)
 
 
-def _found_anywhere(name: str | Path) -> str | Path:
+def worker(ray: Any, cpus: int, gpus: int) -> Any:
+    """What Ray starts workers from: anew where one dies, and as far apart as there is room."""
+    return ray.remote(Worker).options(
+        num_cpus=cpus, num_gpus=gpus, max_restarts=-1, max_task_retries=0, scheduling_strategy="SPREAD"
+    )
+
+
+def _anywhere(name: str | Path) -> str | Path:
     """A path as every worker understands it: workers stand in folders of their own."""
     path = Path(name)
     return path.resolve() if path.exists() else name
@@ -74,7 +78,6 @@ def join(address: str) -> Any:
     """Ray, joined to the cluster at this address; a process that has joined one stays in it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its own messages about workers that die: we tell them
     try:
         import ray
     except ImportError as error:
@@ -83,7 +86,10 @@ def join(address: str) -> Any:
         return ray
     silent: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     if address == "local":
-        ray.init(address="local", include_dashboard=False, object_store_memory=OBJECTS, **silent)
+        try:
+            ray.init(address="local", include_dashboard=False, object_store_memory=OBJECTS, **silent)
+        except Exception as error:  # whatever keeps its processes from starting
+            raise InputError(f"{argument('address', 'local')}: Ray cannot be started here ({error}).") from error
         return ray
     named = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address
     if ":" in named:

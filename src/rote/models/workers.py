@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rote.errors import ModelError, argument
@@ -71,9 +72,10 @@ class NotReady(Exception):
 
 
 class Worker:
-    """What runs on a node of the cluster."""
+    """What runs on a node of the cluster. `variables`: of the environment, set before torch reads them."""
 
-    def __init__(self, name: str | Path, options: ModelOptions) -> None:
+    def __init__(self, name: str | Path, options: ModelOptions, variables: Mapping[str, str] = MappingProxyType({})):
+        os.environ.update(variables)
         self.name, self.options = name, options
         self.model: LogitModel | None = None
 
