@@ -17,6 +17,7 @@ EXTRAS = {
     "bleu": ("sacrebleu",),
     "pandas": ("pandas",),
     "spacy": ("spacy",),
+    "ray": ("ray",),
     "index": ("infini-gram",),
     "dev": ("pytest", "hypothesis", "ruff", "mypy", "sacrebleu", "nbclient"),
 }
