@@ -3,7 +3,7 @@
     python -m benchmarks.cluster
 
 The first table is of many small shards of a tiny amount of work, so that what is left over for each is Ray's: sending,
-waiting, receiving. The second is of shards as large as a run makes them, by one and by two workers, each with one thread:
+waiting, receiving. The second is of larger shards, by one and by two workers, each with one thread:
 seconds of one worker over seconds of two is how it scales. Best of three; loading and starting are not counted.
 """
 
