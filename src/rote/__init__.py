@@ -50,6 +50,8 @@ if TYPE_CHECKING:
         load,
     )
     from rote.models.chat import Endpoint, load_chat
+    from rote.models.cluster import load_on
+    from rote.models.engine import Engine
     from rote.models.masked import load_reference
     from rote.odds import at_least_once, expected_queries, queries_needed
     from rote.probes.options import Words
@@ -72,6 +74,7 @@ _HOME = {
     "DrawnFigures": "rote.jobs.figures",
     "DryRun": "rote.jobs.probe",
     "Endpoint": "rote.models.chat",
+    "Engine": "rote.models.engine",
     "Example": "rote.tokens",
     "Exported": "rote.jobs.export",
     "GeneratingModel": "rote.models.base",
@@ -116,6 +119,7 @@ _HOME = {
     "index": "rote.jobs",
     "load": "rote.models.base",
     "load_chat": "rote.models.chat",
+    "load_on": "rote.models.cluster",
     "load_reference": "rote.models.masked",
     "longer": "rote.jobs.longer",
     "member": "rote.jobs.member",
@@ -146,6 +150,7 @@ __all__ = [
     "DrawnFigures",
     "DryRun",
     "Endpoint",
+    "Engine",
     "Example",
     "Exported",
     "GeneratingModel",
@@ -190,6 +195,7 @@ __all__ = [
     "index",
     "load",
     "load_chat",
+    "load_on",
     "load_reference",
     "longer",
     "member",

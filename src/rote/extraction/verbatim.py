@@ -22,7 +22,7 @@ from rote.errors import InputError, ModelError, argument
 from rote.extraction.passes import Doubts, Floats, Row, Scorer, cost_of
 from rote.extraction.results import Results
 from rote.listed import ListedScores
-from rote.models.base import LogitModel, ScoringModel, SuffixScorer, TokenModel
+from rote.models.base import LogitModel, ScoringModel, SpreadModel, SuffixScorer, TokenModel
 from rote.options import BatchSize, require_kind, require_tau, require_whole
 from rote.progress import Progress, quiet
 from rote.scheme import GREEDY, Scheme, Schemes, as_schemes
@@ -97,6 +97,9 @@ def _scored(
         return []
     # What may turn out to be the greedy output is not given up: greedy decoding is asked about, too.
     asked = schemes if tau is None else (*schemes, GREEDY)
+    if isinstance(model, SpreadModel):
+        found: list[Verbatim] = model.call(_scored, examples, schemes, tau, batch_size, quiet)
+        return found
     tell = _counting(progress, len(examples))
     if not isinstance(model, LogitModel):
         return _listed(model, examples, schemes, tell)

@@ -17,6 +17,7 @@ EXTRAS = {
     "bleu": ("sacrebleu",),
     "pandas": ("pandas",),
     "spacy": ("spacy",),
+    "ray": ("ray",),
     "index": ("infini-gram",),
     "adapters": ("peft",),
     "quantised": ("bitsandbytes",),

@@ -15,7 +15,9 @@ from rote.analysis.summary import summarise
 from rote.corpus.windows import cut_at
 from rote.errors import InputError, ModelError, RoteError, RunError, argument
 from rote.frames import FrameKind
-from rote.models.base import LogitModel, ModelOptions, load
+from rote.models.base import LogitModel, ModelOptions, SpreadModel
+from rote.models.cluster import load_on
+from rote.models.engine import Engine
 from rote.progress import Progress
 from rote.store import open as stores
 from rote.store.comparison import StoredComparison
@@ -195,13 +197,21 @@ class Run(_Handle, StoredRun):
 
     def load_model(self, name: str | Path | None = None, options: ModelOptions | None = None) -> LogitModel:
         """The model that the run was made with, from where it was, or from `name`: then it may be another."""
+        model = self.load_model_on(Engine(), name, options)
+        assert isinstance(model, LogitModel)
+        return model
+
+    def load_model_on(
+        self, engine: Engine, name: str | Path | None = None, options: ModelOptions | None = None
+    ) -> LogitModel | SpreadModel:
+        """The same on an engine, which may be a cluster's workers."""
         was, options = self.manifest.model, self.model_options if options is None else options
         if name is None and was.trust_remote_code and not options.trust_remote_code:
             raise ModelError(
                 f"{self.folder} was made with code that came with the model {was.name!r}, trusted at that time. It "
                 f"runs here only if you trust it too: {argument('trust_remote_code', True)}."
             )
-        model = load(was.name if name is None else name, options)
+        model = load_on(engine, was.name if name is None else name, options)
         if name is None:
             fix = f"Give {argument('model')} with the path of the same weights, or of another model on purpose."
             refuse_other_model(was, model.identity(), str(self.folder), "fingerprint", "tokenizer", "served", fix=fix)

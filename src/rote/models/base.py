@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, r
 
 from rote.errors import InputError, ModelError, argument
 from rote.options import Option, refuse_idle, require_flag, require_kind, require_known, require_number, require_whole
+from rote.progress import Progress
 from rote.scheme import Scheme
 from rote.tokens import BosPolicy, Example
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # what is read of models here needs no torch
 
     from rote.listed import ListedScores
     from rote.models.memory import Memory
+    from rote.models.workers import Work
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Hashed = Literal["sampled", "whole"]
@@ -398,8 +400,29 @@ class WordReference(Protocol):
         """For each word, given by where it begins and ends in the text."""
 
 
-ScoringModel = LogitModel | SuffixScorer
+@runtime_checkable
+class SpreadModel(TokenModel, Protocol):
+    """A model that workers of a cluster have loaded. Nothing is computed here: functions are sent to where it is."""
+
+    @property
+    def batch_tokens(self) -> int: ...
+    @property
+    def memory_positions(self) -> int: ...
+    @property
+    def device(self) -> Any: ...
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """`function(model, *arguments)`, on one worker."""
+
+    def work(self, function: Callable[..., Any], tasks: Mapping[Any, tuple[Any, ...]], tell: Progress) -> Work:
+        """The same for many tasks by their keys, on all workers."""
+
+
+ScoringModel = LogitModel | SuffixScorer | SpreadModel
 """What p_z can be computed with."""
+
+ON_ENGINES = "on engines"
+RunModel = Annotated[ScoringModel, ON_ENGINES]
+"""The model of a job that scores shard by shard: workers of a cluster may do that, and the command says so."""
 
 
 def searchable(model: TokenModel, method: str, what: str) -> None:
@@ -410,6 +433,11 @@ def searchable(model: TokenModel, method: str, what: str) -> None:
 
 def with_logits(model: TokenModel, what: str) -> LogitModel:
     """The model, if its logits are at hand, which `what` needs; some sources of models only score given suffixes."""
+    if isinstance(model, SpreadModel):
+        raise ModelError(
+            f"{model.identity().name} is on workers of a cluster, and {what} needs its logits here: load the model "
+            "itself."
+        )
     if not isinstance(model, LogitModel):
         raise ModelError(
             f"{model.identity().name} gives the probabilities of given tokens alone, and {what} needs its logits: load "
@@ -462,17 +490,25 @@ def load(
     require_kind("options", options, ModelOptions, "a rote.ModelOptions")
     if not str(name).strip():
         raise InputError(f"{argument('model')} is empty; give a model folder, a .gguf file, a hub id or 'bundled'.")
-    source, separator, rest = str(name).partition(":")
-    known = not separator or Path(name).exists() or len(source) == 1  # a path of its own, or a drive's letter
-    if not known and source not in SOURCES:
+    source = source_of(name)
+    served = source in ("vllm", "server")
+    for option in HERE if served else SERVED:
+        what = "a model that runs here" if served else "a served model, vllm:http://HOST/v1/NAME or server:http://..."
+        refuse_idle(options, option, False, what)
+    module, function = SOURCES[source].split(":")
+    loader: Callable[[str | Path, ModelOptions], LogitModel] = getattr(import_module(module), function)
+    named = str(name).startswith(f"{source}:") and not Path(name).exists()
+    return loader(str(name).removeprefix(f"{source}:") if named else name, options)
+
+
+def source_of(name: str | Path) -> str:
+    """Which source of models a name is of, by its prefix; one that does not exist is refused."""
+    source, separator, _ = str(name).partition(":")
+    if not separator or Path(name).exists() or len(source) == 1:  # a path of its own, or a drive's letter
+        return "hf"
+    if source not in SOURCES:
         raise InputError(
             f"there is no source of models called {source!r}, as {argument('model')} {str(name)!r} asks for; there is "
             f"{', '.join(SOURCES)}. A model folder, .gguf file or hub id needs no prefix."
         )
-    served = not known and source in ("vllm", "server")
-    for option in HERE if served else SERVED:
-        what = "a model that runs here" if served else "a served model, vllm:http://HOST/v1/NAME or server:http://..."
-        refuse_idle(options, option, False, what)
-    module, function = SOURCES["hf" if known else source].split(":")
-    loader: Callable[[str | Path, ModelOptions], LogitModel] = getattr(import_module(module), function)
-    return loader(name if known else rest, options)
+    return source

@@ -107,24 +107,28 @@ class NearColumns:
     greedy_distance: int | None
 
 
-def write_shard(
-    path: Path,
+def shard_bytes(
     examples: Sequence[Example],
     results: Sequence[Verbatim],
     facts: ShardFacts,
     near: Sequence[NearColumns] = (),
     stage: int | None = None,
-) -> None:
-    """Store one shard; the facts travel as its metadata. `near`: the near-verbatim columns, a row for each result."""
-    write_table(path, _table(examples, results, near, stage), facts)
+) -> bytes:
+    """One shard as its file has it. `near`: the near-verbatim columns, a row for each result."""
+    return _content(_table(examples, results, near, stage), facts)
 
 
 def write_table(path: Path, table: pa.Table, facts: ShardFacts) -> None:
     """Rows as a shard, with the facts as its metadata."""
+    write_whole(path, _content(table, facts))
+
+
+def _content(table: pa.Table, facts: ShardFacts) -> bytes:
     sink = pa.BufferOutputStream()
     said = {"rote": json.dumps(plain(facts))}
     pq.write_table(table.replace_schema_metadata(said), sink, compression="zstd", write_page_checksum=True)
-    write_whole(path, sink.getvalue().to_pybytes())
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 def read_facts(path: Path) -> ShardFacts:
