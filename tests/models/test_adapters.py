@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +68,7 @@ def merged(adapter: Path, tmp_path: Path) -> Path:
 
 
 def test_it_scores_what_the_merged_checkpoint_scores(adapted: Any, merged: Path, bundled: Any) -> None:
-    known = rote.load(merged, rote.ModelOptions(device="cpu"))
+    known: Any = rote.load(merged, rote.ModelOptions(device="cpu"))
     assert (tokens_of(adapted) == tokens_of(known)).all()
     assert np.abs(tokens_of(adapted) - tokens_of(bundled)).max() > 0.1  # the adapter does something
     assert adapted._split
@@ -91,7 +90,7 @@ def test_it_scores_what_peft_scores_beside_the_weights(adapter: Path, dtype: str
 
 def test_searches_read_with_its_weights(adapted: Any, merged: Path) -> None:
     """Keys and values are kept: the memory reads the merged layers."""
-    known = rote.load(merged, rote.ModelOptions(device="cpu"))
+    known: Any = rote.load(merged, rote.ModelOptions(device="cpu"))
     near = rote.Near(tolerance=1, budget=200)
     one, other = (rote.near_verbatim(model, EXAMPLES[1:], "temperature=1", near=near)[0] for model in (adapted, known))
     assert (one.lower, one.upper) == (other.lower, other.upper)
@@ -121,7 +120,7 @@ def test_identity(adapted: Any, adapter: Path, bundled: Any, tmp_path: Path) -> 
 
 
 @pytest.fixture(scope="module")
-def run(adapted: Any, alice: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[rote.Run]:
+def run(adapted: Any, alice: str, tmp_path_factory: pytest.TempPathFactory) -> rote.Run:
     return rote.scan(adapted, alice[:6000], windows=SHORT, out=tmp_path_factory.mktemp("runs") / "run")
 
 

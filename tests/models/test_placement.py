@@ -42,8 +42,8 @@ def test_the_disk_gives_the_same_numbers(on_disk: Any, bundled: Any) -> None:
         assert (a.token_log_probs == b.token_log_probs).all()
         assert a.log_prob == b.log_prob
     near = rote.Near(tolerance=1, budget=100)
-    a, b = (rote.near_verbatim(model, EXAMPLES[1:], near=near)[0] for model in (on_disk, bundled))
-    assert (a.lower, a.upper) == (b.lower, b.upper)
+    c, d = (rote.near_verbatim(model, EXAMPLES[1:], near=near)[0] for model in (on_disk, bundled))
+    assert (c.lower, c.upper) == (d.lower, d.upper)
     assert type(on_disk.memory(9)).__name__ == "KeyMemory"  # keys are kept here too
     draw = {"length": 6, "samples": 3, "seed": 1}
     assert list(on_disk.generate([0, 5, 6], rote.Scheme(), **draw)) == list(
@@ -129,5 +129,5 @@ def test_a_hook_knows_where_a_module_computes() -> None:
     module = nn.Linear(2, 2, device="meta")
     assert device_of(module).type == "meta"
     for given, device in ((1, "cuda:1"), ("cpu", "cpu"), (torch.device("cpu"), "cpu")):
-        module._hf_hook = type("Hook", (), {"execution_device": given})()  # type: ignore[assignment]
+        module._hf_hook = type("Hook", (), {"execution_device": given})()
         assert device_of(module) == torch.device(device)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +145,7 @@ def test_what_is_said_of_other_methods() -> None:
 
 
 @pytest.fixture
-def edited(tmp_path: Path) -> Iterator[Path]:
+def edited(tmp_path: Path) -> Path:
     folder = tmp_path / "edited"
     shutil.copytree(BUNDLED, folder)
     return folder

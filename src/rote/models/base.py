@@ -89,7 +89,7 @@ class ModelOptions:
         if isinstance(self.device_map, str):
             require_known("device_map", self.device_map, get_args(DeviceMap))
         elif self.device_map is not None:
-            require_kind("device_map", self.device_map, Mapping, "a mapping of modules to devices")  # type: ignore[type-abstract]
+            require_kind("device_map", self.device_map, Mapping, "a mapping of modules to devices")
         if self.tp_plan not in (None, "auto"):
             raise InputError(f"{argument('tp_plan')} must be auto, not {self.tp_plan!r}.")
         if self.adapter is not None:

@@ -330,7 +330,7 @@ def load_huggingface(found: Found, options: ModelOptions) -> HuggingFaceModel:
     told: tuple[str, ...] = ()
     if adapter is not None:
         model, told = merge(model, adapter, name, source)
-    about = {
+    about: dict[str, Any] = {
         "name": name,
         "revision": options.revision,
         "fingerprint": fingerprint(weight_files(source, found.given), options.fingerprint),

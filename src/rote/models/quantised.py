@@ -41,7 +41,7 @@ def tolerance_of(dtype: str, quantised: str | None = None) -> float:
     """
     plain = LOGIT_TOLERANCE.get(getattr(torch, dtype, torch.bfloat16), 0.5)
     computed = (quantised or "").rpartition(" in ")[2]
-    inner = LOGIT_TOLERANCE.get(getattr(torch, computed, None), 0.0) if quantised else 0.0  # type: ignore[call-overload]
+    inner = next((own for kind, own in LOGIT_TOLERANCE.items() if str(kind) == f"torch.{computed}"), 0.0)
     return max(plain, inner, QUANTISED_TOLERANCE.get(_measured(quantised) or "", 0.0))
 
 
