@@ -7,16 +7,17 @@ log-probs, ranks and margins of a model that knows some stretches of the text by
 functions that a scan writes its shards with. Every step is a process of its own, so that its peak is its own: what
 `ru_maxrss` says at its end. Writing is killed once, in the middle, and gone on with.
 
-"write" counts making up the rows too, which takes about as long as writing them; "resume" is what a run that has all of
-its shards does before it sums up; "finish" reads all rows, sums up and seals; "report", "figures", "summary" (what `rote
-report --text` or a notebook asks for) and "export" each open the sealed folder anew, hold every file against its seal and
-read the table once.
+"write" is the second half of the rows, after the kill; its rows a second are without making them up. "resume" is what a
+run that has all of its shards does before it sums up. "finish" reads all rows, sums up and seals. "summary" (what a
+terminal shows of a run), "report", "figures" and "export" each open the sealed folder anew, hold every file against its
+seal and read the table once.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import resource
 import shutil
@@ -26,7 +27,10 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,11 +41,13 @@ from rote.store.files import FORMAT, digest, locked
 from rote.store.manifest import Manifest, ScannedWindows, Source, made_with
 from rote.store.run import add_shard, begin, finish, has_shard
 from rote.store.table import ShardFacts
+from rote.tokens import Example
 
 SHARD = 4096
 TOKENS = 50
+KINDS = 16
 WORDS = ("the of and to a in that he was it his her with as had she for you not but at on be is him said my all which "
-         "from they so no one there were them or when an by what if are up out little than who would very could")  # fmt: skip
+         "from they so no one there were them or when an by what if are up out little would very")  # fmt: skip
 STEPS = ("write", "resume", "finish", "summary", "report", "figures", "export")
 MODEL = ModelIdentity(
     name="made up", revision=None, trust_remote_code=False, fingerprint="00" * 32, hashed="full", parameters=1_000_000,
@@ -66,7 +72,7 @@ class Setup:
         random = np.random.default_rng(1)
         length = self.rows * self.stride + 500
         words = np.array(WORDS.split())
-        return " ".join(words[random.integers(0, words.size, length // 4)])[:length]
+        return " ".join(words[random.integers(0, words.size, length // 3)])[:length]
 
     def manifest(self, text: str) -> Manifest:
         return Manifest(
@@ -90,41 +96,54 @@ class Setup:
         )
 
 
-def shard(setup: Setup, index: int) -> tuple[list[rote.Example], list[Verbatim]]:
-    """Made-up windows and what a model says of them; the same whenever they are made."""
-    random = np.random.default_rng((2, index))
-    numbers = np.arange(index * SHARD, min((index + 1) * SHARD, setup.rows))
-    starts = numbers * setup.stride
+@cache
+def said(kind: int) -> list[tuple[Verbatim, tuple[int, ...]]]:
+    """What a made-up model says of a shard's windows, and where their tokens end; a run has KINDS such shards."""
+    random = np.random.default_rng((2, kind))
+    places = (kind + np.arange(SHARD) / SHARD) / KINDS
     # Mean loss per token: slow waves along the text, so that high and low stretches take turns.
-    wave = np.sin(starts / 40_000) + np.sin(starts / 7_000) + np.sin(starts / 1_300_000)
-    loss = np.exp(-3.5 - 2.0 * wave[:, None]) * random.exponential(size=(numbers.size, TOKENS)) + 1e-4
+    wave = np.sin(places * 2 * math.pi) + np.sin(places * 34 * math.pi) + np.sin(places * 402 * math.pi)
+    loss = np.exp(-3.5 - 2.0 * wave[:, None]) * random.exponential(size=(SHARD, TOKENS)) + 1e-4
     base = (-loss).astype(np.float32)
     ranks = (1 + np.floor(loss * 4)).astype(np.int32)
     margins = random.normal(6, 3, size=base.shape).astype(np.float32)
     outside = ranks > 40
     margins[outside] = -np.abs(margins[outside])
     tokens = np.where(outside, -np.inf, base).astype(np.float32)
-    log_probs = tokens.sum(axis=1, dtype=np.float64)
-    greedy = (ranks == 1).all(axis=1)
-    ends = np.cumsum(random.integers(1, 8, size=base.shape), axis=1)
-    scheme, prefix, suffix = rote.Scheme(top_k=40), (0,), (0,) * TOKENS
+    log_probs = tokens.sum(axis=1, dtype=np.float64).tolist()
+    greedy = (ranks == 1).all(axis=1).tolist()
+    ends = np.cumsum(random.integers(1, 8, size=base.shape), axis=1).tolist()
+    scheme = rote.Scheme(top_k=40)
+    return [
+        (
+            Verbatim(
+                "", scheme, log_probs[row], greedy[row], False, tokens[row], base[row], ranks[row], margins[row], 99
+            ),
+            tuple(ends[row]),
+        )
+        for row in range(SHARD)
+    ]
+
+
+def shard(setup: Setup, index: int) -> tuple[list[Example], list[Verbatim]]:
+    """The windows of a shard with what is said of them; the same whenever they are made."""
+    suffix = (0,) * TOKENS
     examples, results = [], []
-    for row, start in enumerate(starts.tolist()):
-        own = tuple(ends[row].tolist())
-        examples.append(rote.Example(
-            f"w{start}", prefix, suffix, start=start, suffix_start=start + 200, suffix_end=start + 200 + own[-1],
-            token_ends=own,
-        ))  # fmt: skip
+    numbers = range(index * SHARD, min((index + 1) * SHARD, setup.rows))
+    for number, (result, ends) in zip(numbers, said(index % KINDS), strict=False):
+        start = number * setup.stride
+        middle = start + 200
+        examples.append(Example(f"w{start}", (0,), suffix, start, middle, middle + ends[-1], {}, ends))
         results.append(Verbatim(
-            f"w{start}", scheme, float(log_probs[row]), bool(greedy[row]), False, tokens[row], base[row], ranks[row],
-            margins[row], 99,
+            f"w{start}", result.scheme, result.log_prob, result.greedy, False, result.token_log_probs,
+            result.base_log_probs, result.ranks, result.margins, 99,
         ))  # fmt: skip
     return examples, results
 
 
-def write(setup: Setup, until: int | None = None) -> float:
-    """Write what is missing; the seconds that writing took without making up the rows."""
-    text, writing = setup.text(), 0.0
+def write(setup: Setup, until: int | None = None) -> tuple[float, int]:
+    """Write what is missing: the seconds that it took without making up the rows, and how many these were."""
+    text, writing, rows = setup.text(), 0.0, 0
     with locked(setup.folder):
         begin(setup.folder, setup.manifest(text), content={"text.txt": text.encode()})
         for index in range(setup.shards):
@@ -135,19 +154,19 @@ def write(setup: Setup, until: int | None = None) -> float:
             examples, results = shard(setup, index)
             began = time.perf_counter()
             add_shard(setup.folder, index, examples, results, ShardFacts(1.0, []))
-            writing += time.perf_counter() - began
-    return writing
+            writing, rows = writing + time.perf_counter() - began, rows + len(results)
+    return writing, rows
 
 
-def step(name: str, setup: Setup) -> float | None:
-    """One step; its own seconds where these are not all that passed."""
+def step(name: str, setup: Setup) -> tuple[float, int] | None:
+    """One step; of writing, its own seconds and rows: making up the rows is no part of it."""
     folder = setup.folder
     if name == "killed":
         return write(setup, setup.shards // 2)
     if name in ("write", "resume"):
         return write(setup)
     if name == "finish":
-        finish(folder, rote.jobs.open.Run(folder).summed_up())
+        finish(folder, rote.Run(folder).summed_up())
     elif name == "summary":
         from rich.console import Console
 
@@ -164,7 +183,7 @@ def step(name: str, setup: Setup) -> float | None:
     return None
 
 
-def measured(name: str, setup: Setup) -> dict[str, float]:
+def measured(name: str, setup: Setup) -> dict[str, Any]:
     """A step in a process of its own."""
     words = [sys.executable, "-m", "benchmarks.scale", "--folder", str(setup.folder), "--rows", str(setup.rows)]
     done = subprocess.run(
@@ -177,8 +196,7 @@ def measured(name: str, setup: Setup) -> dict[str, float]:
 
 
 def run_step(name: str, setup: Setup) -> None:
-    import rote.jobs.open  # what every command imports is no part of what it takes
-
+    import_module("rote.jobs.open")  # what every command imports is no part of what it takes
     began, cpu = time.perf_counter(), time.process_time()
     own = step(name, setup)
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -200,13 +218,12 @@ def table(folder: Path, every: Sequence[int], stride: int, steps: Sequence[str],
             if name == "write" and not has_shard(setup.folder, 0):
                 measured("killed", setup)
             took = measured(name, setup)
-            rate = f"{rows / took['seconds']:,.0f}"
+            seconds, done = took["own"] if name == "write" else (took["seconds"], rows)
+            rate = f"{done / max(seconds, 0.001):,.0f}"
             print(
                 f"| {rows:,} | {name} | {took['seconds']:.1f} | {took['cpu']:.1f} | {rate} | {took['peak']:.2f} |",
                 flush=True,
             )
-            if name == "write":
-                print(f"  (the second half; storing took {took['own']:.1f} s of it)", flush=True)
         shards = sorted((setup.folder / "scores").glob("*.parquet"))
         page = size(setup.folder / "report.html") / 1e6
         said.append(f"{rows:,} rows: {size(*shards) / 1e6:,.0f} MB in {len(shards):,} shards, "

@@ -165,9 +165,13 @@ class RunView(Finished):
         several = len(self.manifest.schemes) > 1
         return self.scores.filter(pl.col("scheme") == str(self.scheme)) if several else self.scores
 
-    def in_full(self, numbers: Sequence[int]) -> pl.DataFrame:
-        """Some `rows` by their numbers, ascending, with all of their columns."""
-        return self.rows[list(numbers)] if self.lacking is None else self.lacking(numbers)
+    def completed(self, found: Sequence[Row]) -> list[Row]:
+        """Rows that were found among `rows`, each with its number there as `row`, with all of their columns."""
+        if self.lacking is None:
+            return list(found)
+        numbers = sorted({row["row"] for row in found})
+        whole = dict(zip(numbers, self.lacking(numbers).iter_rows(named=True), strict=True))
+        return [{"row": row["row"], **whole[row["row"]]} for row in found]
 
     @cached_property
     def left_out(self) -> pl.DataFrame | None:
@@ -240,9 +244,9 @@ class StoredRun:
     def _kept(self) -> list[pl.DataFrame]:
         return [read_shard(path) for path in self.shards()]
 
-    def in_full(self, numbers: Sequence[int]) -> pl.DataFrame:
-        """Rows of the first scheme by their numbers, ascending, from the shards that hold them."""
-        size, scheme = self.manifest.shard_examples, self.manifest.schemes[0]
+    def in_full(self, numbers: Sequence[int], scheme: str | None = None) -> pl.DataFrame:
+        """Rows of one scheme, the first, by their numbers, ascending, from the shards that hold them."""
+        size, scheme = self.manifest.shard_examples, scheme or self.manifest.schemes[0]
         by_shard: dict[int, list[int]] = {}
         for number in numbers:
             by_shard.setdefault(number // size, []).append(number % size)
