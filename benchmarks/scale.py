@@ -50,7 +50,7 @@ WORDS = ("the of and to a in that he was it his her with as had she for you not 
          "from they so no one there were them or when an by what if are up out little would very")  # fmt: skip
 STEPS = ("write", "resume", "finish", "summary", "report", "figures", "export")
 MODEL = ModelIdentity(
-    name="made up", revision=None, trust_remote_code=False, fingerprint="00" * 32, hashed="full", parameters=1_000_000,
+    name="made up", revision=None, trust_remote_code=False, fingerprint="00" * 32, hashed="whole", parameters=1_000_000,
     dtype="float32", device="cpu", compiled=False, tokenizer="00" * 32, bos="auto", bos_token=0, bos_text="<bos>",
 )  # fmt: skip
 
@@ -175,11 +175,11 @@ def step(name: str, setup: Setup) -> tuple[float, int] | None:
         with (folder / "screen.txt").open("w") as file:
             print_summary(rote.Run.open(folder), Console(file=file))
     elif name == "report":
-        rote.report(folder)
+        rote.open(folder).report()
     elif name == "figures":
-        rote.figures(folder)
+        rote.open(folder).figures()
     elif name == "export":
-        rote.export(folder, "parquet", out=folder / "export.parquet")
+        rote.open(folder).export("parquet", out=folder / "export.parquet")
     return None
 
 

@@ -97,7 +97,7 @@ def test_a_page_carries_some_rows_and_says_so(
     assert f"This run is too large for a page: of its {rows}" in words
     assert "too large for a page" not in whole
     for shown in (
-        r'<dl class="provenance">.*?Coverage',
+        r'<dl class="provenance">.*?</dl>',
         r"<caption>Share of the.*?</table>",
         r"<caption>Runs of char.*?<tr",
     ):

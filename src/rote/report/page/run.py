@@ -72,7 +72,7 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
     tau, part = shown.summary.tau, run.lacking is not None
     text = None if part else run.texts.text
     # Examples that were given may come from different texts, where equal positions mean nothing.
-    strongest = strongest_rows(run.rows, math.log(tau), overlapping=not run.scanned)
+    strongest: Sequence[Row] = strongest_rows(run.rows, math.log(tau), overlapping=not run.scanned)
     only_near = _only_near(run)
     rows = run.rows
     if run.lacking is not None:
