@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from rote.analysis.summary import summarise
 from rote.corpus.windows import Windows, windows
 from rote.extraction.verbatim import Verbatim
 from rote.jobs.open import Run
@@ -73,7 +72,7 @@ def make_run(folder: Path, text: str, tokenizer: Any, *, near: bool, seed: int =
         extra = [_near(example, found, text) for example, found in zip(part, results, strict=True)] if near else []
         add_shard(folder, index, part, results, ShardFacts(seconds=1.0, warnings=[]), extra)
     run = Run(folder)
-    finish(folder, summarise(manifest, run.scores, run.facts(), None))
+    finish(folder, run.summed_up())
     return run
 
 

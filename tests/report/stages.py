@@ -12,8 +12,9 @@ import polars as pl
 
 import rote
 from rote import Run
+from rote.analysis.narrow import narrowed
 from rote.analysis.refine import tiles
-from rote.analysis.summary import summarise
+from rote.analysis.summary import THRESHOLDS, summarise
 from rote.store.run import Passages, RunView
 from rote.store.stages import Refined
 from tests.report.runs import manifest
@@ -71,7 +72,7 @@ def by_chance(seed: int, *, audited: bool = True, text: str = TEXT) -> RunView:
     own = replace(plain, refined=refined, shards=None)
     return RunView(
         manifest=own,
-        summary=summarise(own, scores, [], None, None, refined.stages if audited else 1),
+        summary=summarise(own, narrowed([scores], own, THRESHOLDS), [], None, None, refined.stages if audited else 1),
         folder=Path("run"),
         scores=scores,
         texts=Passages(text),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -211,30 +211,47 @@ def longest(scores: pl.DataFrame, thresholds: Sequence[float] = (0.01, 0.1, 0.5,
     than the suffixes that were scored: one as long as they are says that longer windows may show more. Tokens that a
     served model's list leaves open are never part of it: what they cut short is not exact.
     """
-    log_prob_bounds(scores, "token_log_probs")
-    stopped = scores["bounded"].to_numpy()
-    best = dict.fromkeys(thresholds, (0, -math.inf, -1))  # tokens, log_prob, row
-    inexact = set()
-    for threshold in thresholds:
-        _check_threshold(threshold)
-    for first, sums, lengths in _prefix_sums(scores["token_log_probs"]):
-        opens = np.where(np.isnan(sums).any(1), np.isnan(sums).argmax(1), -1)  # where a row's first open token stands
+    furthest = Furthest(thresholds)
+    furthest.add(scores)
+    return furthest.found()
+
+
+class Furthest:
+    """The `longest` of a table that comes in parts, in the order of its rows."""
+
+    def __init__(self, thresholds: Sequence[float]) -> None:
         for threshold in thresholds:
-            tokens = np.count_nonzero(sums >= math.log(threshold), axis=1)
-            ended = stopped[first : first + tokens.size] & (tokens == lengths)
-            if (ended | (tokens == opens)).any():
-                inexact.add(threshold)
-            most = int(tokens.max())
-            if most < max(1, best[threshold][0]):
-                continue
-            rows = np.flatnonzero(tokens == most)
-            row = int(rows[sums[rows, most - 1].argmax()])
-            candidate = (most, float(sums[row, most - 1]), first + row)
-            best[threshold] = max(best[threshold], candidate, key=lambda each: each[:2])
-    return {f"{t:g}": _longest(scores, *best[t], t not in inexact) if best[t][0] else None for t in thresholds}
+            _check_threshold(threshold)
+        self._best: dict[float, Longest | None] = dict.fromkeys(thresholds)
+        self._inexact: set[float] = set()
+
+    def add(self, scores: pl.DataFrame) -> None:
+        log_prob_bounds(scores, "token_log_probs")
+        stopped = scores["bounded"].to_numpy()
+        for first, sums, lengths in _prefix_sums(scores["token_log_probs"]):
+            opens = np.where(np.isnan(sums).any(1), np.isnan(sums).argmax(1), -1)  # a row's first open token
+            for threshold, best in self._best.items():
+                tokens = np.count_nonzero(sums >= math.log(threshold), axis=1)
+                ended = stopped[first : first + tokens.size] & (tokens == lengths)
+                if (ended | (tokens == opens)).any():
+                    self._inexact.add(threshold)
+                most = int(tokens.max())
+                if most < (1 if best is None else best.tokens):
+                    continue
+                rows = np.flatnonzero(tokens == most)
+                row = int(rows[sums[rows, most - 1].argmax()])
+                log_prob = float(sums[row, most - 1])
+                if best is None or (most, log_prob) > (best.tokens, best.log_prob):
+                    self._best[threshold] = _longest(scores, most, log_prob, first + row)
+
+    def found(self) -> dict[str, Longest | None]:
+        return {
+            f"{threshold:g}": best and replace(best, exact=threshold not in self._inexact)
+            for threshold, best in self._best.items()
+        }
 
 
-def _longest(scores: pl.DataFrame, tokens: int, log_prob: float, row: int, exact: bool) -> Longest:
+def _longest(scores: pl.DataFrame, tokens: int, log_prob: float, row: int) -> Longest:
     start, suffix_start, ends = (
         scores[name][row] if name in scores.columns else None for name in ("start", "suffix_start", "token_ends")
     )
@@ -244,7 +261,7 @@ def _longest(scores: pl.DataFrame, tokens: int, log_prob: float, row: int, exact
         example_id=scores["example_id"][row],
         start=start,
         suffix_start=suffix_start,
-        exact=exact,
+        exact=True,
         suffix_end=None if suffix_start is None or ends is None else suffix_start + ends[tokens - 1],
     )
 
@@ -343,8 +360,10 @@ def along_text(
 
 def _covered(starts: Integers, ends: Integers, length: int) -> NDArray[np.bool_]:
     """Which characters lie in any of the spans."""
-    covering = np.bincount(starts, minlength=length + 1) - np.bincount(ends, minlength=length + 1)
-    return np.cumsum(covering)[:length] > 0
+    covered = np.zeros(length, dtype=np.bool_)
+    for start, end in merge_spans(starts, ends):
+        covered[start:end] = True
+    return covered
 
 
 def merge_spans(starts: Any, ends: Any) -> list[tuple[int, int]]:

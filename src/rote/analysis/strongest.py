@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,17 @@ def strongest_rows(rows: pl.DataFrame, floor: float, *, overlapping: bool) -> li
     extracted = places.filter(pl.Series(log_prob_bounds(rows)[0] >= floor))
     order = extracted.sort("log_prob", "suffix_start", "row", descending=[True, False, False], nulls_last=True)
     return _first(rows, order, PASSAGES, overlapping)
+
+
+def chosen_rows(rows: pl.DataFrame, most: int, beside: Iterable[int]) -> list[int]:
+    """Some rows of many, by their places in the table, ascending: for who cannot be shown all of them.
+
+    These are the `most` likeliest, as many more evenly spread over the table, and those `beside` them.
+    """
+    likeliest = np.argsort(-log_prob_bounds(rows)[0], kind="stable")[:most]
+    spread = np.linspace(0, rows.height - 1, min(most, rows.height)).astype(np.int64)
+    chosen: list[int] = np.unique(np.concatenate((likeliest, spread, np.array([*beside], dtype=np.int64)))).tolist()
+    return chosen
 
 
 def unlocked_rows(rows: pl.DataFrame, tau: float, most: int, *, overlapping: bool) -> list[dict[str, Any]]:

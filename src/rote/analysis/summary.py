@@ -9,8 +9,9 @@ from functools import partial
 import polars as pl
 
 from rote.analysis.corpus import in_corpus
-from rote.analysis.coverage import coverage, longest, merge_spans, spans
+from rote.analysis.coverage import coverage, merge_spans, spans
 from rote.analysis.groups import differences, sampled_rates, with_origin
+from rote.analysis.narrow import Narrowed
 from rote.analysis.near.rates import near_summary
 from rote.analysis.rates import LeftOut, audit, rates_by, staged_rates
 from rote.scheme import Scheme
@@ -28,7 +29,7 @@ THRESHOLDS = (0.01, 0.1, 0.5, 0.75)
 
 def summarise(
     manifest: Manifest,
-    scores: pl.DataFrame,
+    narrowed: Narrowed,
     facts: Sequence[ShardFacts],
     variants: list[Trial] | None,
     outputs: Outputs | None = None,
@@ -36,15 +37,16 @@ def summarise(
 ) -> Summary:
     """What a run comes to under each of its schemes: it follows from manifest, shards, and what of it was tried anew.
 
-    `outputs`: those that were looked for in an indexed corpus. `ended`: of a scan in stages, how many of these have.
+    `narrowed`: what is needed of the shards' rows. `outputs`: those that were looked for in an indexed corpus. `ended`:
+    of a scan in stages, how many of these have.
     So summary.json is written for other programs, and never read: what stands in a summary is worked out again.
     """
     logit_tolerance, served = manifest.logit_tolerance, manifest.model.served is not None
-    most_tokens = int(scores["ranks"].list.len().max() or 0)  # type: ignore[arg-type]
+    scores = narrowed.rows
     schemes: dict[str, SchemeNumbers] = {}
     for scheme in manifest.schemes:
-        own = scores.filter(scores["scheme"] == scheme)
-        doubt = Scheme.parse(scheme).doubt(logit_tolerance) * most_tokens
+        own = rows_of(scores, scheme, manifest)
+        doubt = Scheme.parse(scheme).doubt(logit_tolerance) * narrowed.most_tokens
         numbers = _numbers(
             own,
             tau=manifest.tau,
@@ -59,9 +61,9 @@ def summarise(
             numbers = replace(numbers, near=near_summary(own, tau=manifest.tau))
         if manifest.source.characters is not None:
             covered = coverage(own, manifest.source.characters, thresholds=THRESHOLDS, served=served)
-            numbers = replace(numbers, coverage=covered, longest=_longest(own, left_out))
+            numbers = replace(numbers, coverage=covered, longest=_longest(narrowed.longest[scheme], left_out))
         schemes[scheme] = numbers
-    first = scores.filter(scores["scheme"] == manifest.schemes[0])
+    first = rows_of(scores, manifest.schemes[0], manifest)
     return Summary(
         format=FORMAT,
         kind=manifest.kind,
@@ -109,9 +111,13 @@ def _numbers(
     )
 
 
-def _longest(scores: pl.DataFrame, left_out: LeftOut | None) -> dict[str, Longest | None]:
+def rows_of(scores: pl.DataFrame, scheme: str, manifest: Manifest) -> pl.DataFrame:
+    """The rows of one scheme; without a copy where there is no other."""
+    return scores if manifest.schemes == [scheme] else scores.filter(pl.col("scheme") == scheme)
+
+
+def _longest(found: dict[str, Longest | None], left_out: LeftOut | None) -> dict[str, Longest | None]:
     """A window that has no number may go further than those that have one."""
-    found = longest(scores, THRESHOLDS)
     if left_out is None or left_out.windows == int(left_out.drawn.sum()):
         return found
     return {threshold: own and replace(own, exact=False) for threshold, own in found.items()}

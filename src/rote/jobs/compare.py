@@ -29,7 +29,7 @@ from rote.analysis.coverage import coverage, merge_spans, spans
 from rote.analysis.groups import documents_of, sampled_rates, with_origin
 from rote.analysis.near.rates import near_rates
 from rote.analysis.rates import audit, staged_rates
-from rote.analysis.summary import THRESHOLDS, left_out_of
+from rote.analysis.summary import THRESHOLDS, left_out_of, rows_of
 from rote.errors import InputError, RunError
 from rote.frames import FrameKind, frame_of
 from rote.jobs.open import Run, RunLike, as_run, several
@@ -90,6 +90,10 @@ class Side:
 
     def rows(self) -> pl.DataFrame:
         return self.run.rows(self.scheme)
+
+    def table(self) -> pl.DataFrame:
+        """Its rows; of a run too large to keep without what `rote.analysis.narrow` leaves away."""
+        return rows_of(self.run.table, self.scheme, self.manifest)
 
     def compared(self) -> tuple[pl.DataFrame, int]:
         """The rows that are compared, and how many more there are: a held-out corpus is a control, not a part."""

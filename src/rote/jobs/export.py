@@ -271,7 +271,7 @@ def _export_evidence(run: Run, out: str | Path | None, scheme: str, tell: Progre
         raise InputError(f"evidence holds the whole run: {argument('scheme')} does not apply; leave it out.")
     path = _target(run.folder, "evidence", out)
     pack(run, path, tell)
-    return Exported((path,), run.scores.height)
+    return Exported((path,), run.table.height)
 
 
 def _export_harness(run: Run, out: Path, schemes: Sequence[str], tell: Progress, total: int) -> Exported:

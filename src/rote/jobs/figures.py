@@ -9,6 +9,8 @@ from typing import Annotated, get_args
 
 import polars as pl
 
+from rote.analysis.narrow import LISTS
+from rote.analysis.summary import rows_of
 from rote.errors import InputError, RunError, argument
 from rote.jobs.open import (
     BenchScore,
@@ -37,8 +39,6 @@ from rote.scheme import label_of
 from rote.store.comparison import ComparedRun
 from rote.store.files import make_folder, write_whole
 from rote.store.open import Folder, kind_of
-
-_UNUSED = ("token_log_probs", "base_log_probs", "ranks", "token_ends", "candidates")  # most of a table's size
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _run_figures(run: Run, scheme: str | None) -> list[Figure]:
         named = ", ".join(f"'{label}'" for label in schemes)
         raise InputError(f"{run.folder} has no scheme {scheme!r}; it has {named}. Give one of them.")
     unscored = None if run.manifest.refined is None else run.view.left_out
-    return run_figures(finished, run.rows(chosen).drop(_UNUSED), unscored)
+    return run_figures(finished, rows_of(run.table, chosen, run.manifest).drop(LISTS, strict=False), unscored)
 
 
 def _comparison_figures(stored: SavedComparison) -> list[Figure]:

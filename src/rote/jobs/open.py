@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from rote.analysis.summary import summarise
+from rote.analysis.narrow import Narrowed, narrowed
+from rote.analysis.summary import THRESHOLDS, summarise
 from rote.corpus.windows import cut_at
 from rote.errors import InputError, ModelError, RoteError, RunError, argument
 from rote.frames import FrameKind
@@ -121,7 +122,16 @@ class Run(_Handle, StoredRun):
 
     def summed_up(self) -> Summary:
         """What its rows come to, sealed or not."""
-        return summarise(self.manifest, self.scores, self.facts(), self.variants, self.outputs, len(self.stages))
+        return summarise(self.manifest, self._narrowed, self.facts(), self.variants, self.outputs, len(self.stages))
+
+    @cached_property
+    def _narrowed(self) -> Narrowed:
+        return narrowed(self.parts(), self.manifest, THRESHOLDS)
+
+    @property
+    def table(self) -> pl.DataFrame:
+        """The score table; of a run too large to keep without what `rote.analysis.narrow` leaves away."""
+        return self.scores if self.kept else self._narrowed.rows
 
     @property
     def finished(self) -> Finished:
@@ -136,9 +146,10 @@ class Run(_Handle, StoredRun):
             manifest=self.manifest,
             summary=self.summary,
             seal=self.seal.id,
-            scores=self.scores,
+            scores=self.table,
             texts=self.texts,
             places=self.places,
+            lacking=None if self.kept else self.in_full,
         )
 
     @classmethod

@@ -58,10 +58,10 @@ def show(
     if at is not None and not whole(at):
         raise InputError(f"{argument('at')} must be a whole number, not {at!r}.")
     sides = open_sides(runs)
-    tables = {side.key: side.rows() for side in sides}
+    tables = {side.key: side.table() for side in sides}
     rows = tables[sides[0].key]
     if example is None:  # look among the passages that every run has
-        for other in tables.values():
+        for other in [*tables.values()][1:]:
             rows = rows.join(other.select("example_id"), on="example_id", how="semi")
     texts = sides[0].run.texts
     if not rows.height:
@@ -204,14 +204,14 @@ def _not_found(where: str, quote: str, text: str, example: str | None) -> str:
 
 
 def _shown(side: Side, rows: pl.DataFrame, example_id: str) -> PassageOfRun:
-    chosen = rows.filter(pl.col("example_id") == example_id)
-    if not chosen.height:
+    number = (rows["example_id"] == example_id).arg_max() if rows.height else None
+    if number is None or rows["example_id"][number] != example_id:
         raise InputError(
             side.run.left_out(example_id)
             or f"{side.run.folder} has no example {example_id!r}: cut with its tokenizer, that window is too short, at "
             "the end of the text. Choose another passage, or leave this run out."
         )
-    row = chosen.row(0, named=True)
+    row = (rows[number] if side.run.kept else side.run.in_full([number], side.scheme)).row(0, named=True)
     prefix, suffix = side.run.texts[row]
     ids, texts, problem = _tokens(side, row)
     probability = math.exp(row["log_prob"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,9 @@ if TYPE_CHECKING:  # reading a run needs no torch
     from rote.extraction.verbatim import Verbatim
 
 _AGAIN = "Run the command that made the run again to restore it."
+
+KEPT = 300_000
+"""Rows up to which a run that was read stays in memory with all that is known of them: a page of as many takes 3.5 GB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +150,8 @@ class RunView(Finished):
     scores: pl.DataFrame
     texts: Passages
     places: pl.DataFrame | None = None
+    lacking: Callable[[Sequence[int]], pl.DataFrame] | None = None
+    """Of a run that is too large to keep: rows of the first scheme by their numbers, with what `scores` lacks."""
 
     @property
     def text(self) -> str:
@@ -159,6 +164,14 @@ class RunView(Finished):
         """The rows of the first scheme."""
         several = len(self.manifest.schemes) > 1
         return self.scores.filter(pl.col("scheme") == str(self.scheme)) if several else self.scores
+
+    def completed(self, found: Sequence[Row]) -> list[Row]:
+        """Rows that were found among `rows`, each with its number there as `row`, with all of their columns."""
+        if self.lacking is None:
+            return list(found)
+        numbers = sorted({row["row"] for row in found})
+        whole = dict(zip(numbers, self.lacking(numbers).iter_rows(named=True), strict=True))
+        return [{"row": row["row"], **whole[row["row"]]} for row in found]
 
     @cached_property
     def left_out(self) -> pl.DataFrame | None:
@@ -201,9 +214,9 @@ class StoredRun:
 
     @cached_property
     def scores(self) -> pl.DataFrame:
-        """One row per example and scheme, in the order of the examples."""
+        """One row per example and scheme, in the order of the examples. All of a run, however large it is."""
         _ = self.manifest  # refuses a run that was changed after it was sealed
-        shards = [read_shard(path) for path in self.shards()]
+        shards = self._kept if self.kept else list(map(read_shard, self.shards()))
         scores = pl.concat(shards) if shards else EMPTY
         return scores if self.manifest.refined is None else scores.sort("start", maintain_order=True)
 
@@ -213,7 +226,35 @@ class StoredRun:
 
     def parts(self) -> Iterator[pl.DataFrame]:
         """The score table, shard by shard: for what need not hold it whole. Of a scan in stages whole, in order."""
-        return map(read_shard, self.shards()) if self.manifest.refined is None else iter([self.scores])
+        _ = self.manifest
+        if self.manifest.refined is not None:
+            return iter([self.scores])
+        return iter(self._kept) if self.kept else map(read_shard, self.shards())
+
+    @cached_property
+    def kept(self) -> bool:
+        """Whether its rows are kept once they were read: up to KEPT of them, counted in whole shards.
+
+        Those of a scan in stages always are: which are scored next follows from all of them.
+        """
+        manifest = self.manifest
+        return manifest.shards is None or manifest.shards * manifest.shard_examples * len(manifest.schemes) <= KEPT
+
+    @cached_property
+    def _kept(self) -> list[pl.DataFrame]:
+        return [read_shard(path) for path in self.shards()]
+
+    def in_full(self, numbers: Sequence[int], scheme: str | None = None) -> pl.DataFrame:
+        """Rows of one scheme, the first, by their numbers, ascending, from the shards that hold them."""
+        size, scheme = self.manifest.shard_examples, scheme or self.manifest.schemes[0]
+        by_shard: dict[int, list[int]] = {}
+        for number in numbers:
+            by_shard.setdefault(number // size, []).append(number % size)
+        found = [
+            read_shard(_shard(self.folder, shard)).filter(pl.col("scheme") == scheme)[own]
+            for shard, own in sorted(by_shard.items())
+        ]
+        return pl.concat(found) if found else EMPTY
 
     @cached_property
     def text(self) -> str | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from rote.errors import RunError
 from rote.store.files import declared, plain, write_whole
@@ -126,9 +125,26 @@ def write_table(path: Path, table: pa.Table, facts: ShardFacts) -> None:
 def _content(table: pa.Table, facts: ShardFacts) -> bytes:
     sink = pa.BufferOutputStream()
     said = {"rote": json.dumps(plain(facts))}
-    pq.write_table(table.replace_schema_metadata(said), sink, compression="zstd", write_page_checksum=True)
+    # Floats hardly repeat: a dictionary of them takes most of the time and a third more room, for nothing.
+    repeating = [leaf for field in table.schema for leaf, kind in _leaves(field) if not pa.types.is_floating(kind)]
+    pq.write_table(
+        table.replace_schema_metadata(said), sink,
+        compression="zstd", write_page_checksum=True, use_dictionary=repeating,
+    )  # fmt: skip
     content: bytes = sink.getvalue().to_pybytes()
     return content
+
+
+def _leaves(field: pa.Field, above: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    """The columns of plain values that Parquet makes of a field, by their paths."""
+    path = f"{above}{field.name}"
+    if pa.types.is_list(field.type):
+        yield from _leaves(field.type.value_field.with_name("element"), f"{path}.list.")
+    elif pa.types.is_struct(field.type):
+        for own in field.type:
+            yield from _leaves(own, f"{path}.")
+    else:
+        yield path, field.type
 
 
 def read_facts(path: Path) -> ShardFacts:
@@ -138,54 +154,74 @@ def read_facts(path: Path) -> ShardFacts:
 _AGAIN = "Delete it and run the command that made the run again."
 
 
-def read_shard(path: Path, schema: pa.Schema = SCHEMA) -> pl.DataFrame:
-    """The rows of a shard, whose pages are as they were written and whose columns are those of `schema`."""
+def read_shard(path: Path, schema: pa.Schema = SCHEMA, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """The rows of a shard, whose pages are as they were written and whose columns are those of `schema`.
+
+    `columns`: of these alone, where others are not needed.
+    """
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as shard:
-            table = shard.read().replace_schema_metadata(None)
-        if not table.schema.equals(schema):
-            raise ValueError("its columns are not those of a score table")
+            if not shard.schema_arrow.remove_metadata().equals(schema):
+                raise ValueError("its columns are not those of a score table")
+            table = shard.read(columns=columns).replace_schema_metadata(None)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise RunError(f"the shard {path} is damaged ({error}). {_AGAIN}") from error
     return pl.DataFrame(pl.from_arrow(table))
 
 
-def _told(log_probs: NDArray[np.float32]) -> Sequence[float | None] | NDArray[np.float32]:
-    """Log-probs as a column holds them: null for what a server's list leaves open."""
-    return pa.array(log_probs, from_pandas=True).to_pylist() if np.isnan(log_probs).any() else log_probs
-
-
 def _table(
     examples: Sequence[Example], results: Sequence[Verbatim], near: Sequence[NearColumns], stage: int | None = None
 ) -> pa.Table:
+    """Results as rows, made column by column: a row as an object of its own would cost several times as much."""
     by_id = {example.id: example for example in examples}
-    rows = []
-    columns: Sequence[NearColumns | None] = near or [None] * len(results)
-    for result, more in zip(results, columns, strict=True):
-        example = by_id[result.example_id]
-        metadata = dict(example.metadata)
-        repetitions = metadata.get("repetitions")
-        rows.append(
-            {
-                "example_id": example.id,
-                "scheme": str(result.scheme),
-                "start": example.start,
-                "suffix_start": example.suffix_start,
-                "suffix_end": example.suffix_end,
-                "log_prob": result.log_prob,
-                "greedy": result.greedy,
-                "bounded": result.bounded,
-                "token_evals": result.token_evals,
-                "token_log_probs": _told(result.token_log_probs),
-                "base_log_probs": result.base_log_probs,
-                "ranks": result.ranks,
-                "margins": result.margins,
-                "token_ends": example.token_ends,
-                "repetitions": None if repetitions is None else int(repetitions),
-                "split": metadata.get("split"),
-                "metadata": json.dumps(metadata, ensure_ascii=False),
-                "stage": stage,
-                **({} if more is None else plain(more)),
-            }
-        )
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
+    own = [by_id[result.example_id] for result in results]
+    schemes = {scheme: str(scheme) for scheme in {result.scheme for result in results}}
+    repetitions = [example.metadata.get("repetitions") for example in own]
+    columns: dict[str, Any] = {
+        "example_id": [example.id for example in own],
+        "scheme": [schemes[result.scheme] for result in results],
+        **{name: [getattr(example, name) for example in own] for name in ("start", "suffix_start", "suffix_end")},
+        **{name: [getattr(result, name) for result in results] for name in _SINGLE},
+        **{name: _lists([getattr(result, name) for result in results], SCHEMA.field(name).type) for name in _LISTS},
+        "token_ends": _lists([example.token_ends for example in own], SCHEMA.field("token_ends").type),
+        "repetitions": [None if number is None else int(number) for number in repetitions],
+        "split": [example.metadata.get("split") for example in own],
+        "metadata": [_json(example.metadata) for example in own],
+        "stage": [stage] * len(own),
+    }
+    if near and len(near) != len(results):
+        raise ValueError(f"{len(near)} rows of near-verbatim columns for {len(results)} results")
+    if near:
+        columns |= {field.name: [plain(getattr(each, field.name)) for each in near] for field in fields(NearColumns)}
+    return pa.Table.from_arrays(
+        [_array(columns.get(field.name), field.type, len(own)) for field in SCHEMA], schema=SCHEMA
+    )
+
+
+_SINGLE = ("log_prob", "greedy", "bounded", "token_evals")
+_LISTS = ("token_log_probs", "base_log_probs", "ranks", "margins")
+
+
+def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(rows, kind)
+    return values if isinstance(values, pa.Array) else pa.array(values, kind)
+
+
+def _lists(rows: Sequence[Any], kind: pa.ListType) -> pa.Array:
+    """A list for each row, or null: their values end to end, and where each begins.
+
+    A log-prob that is no number is one that a served model's list leaves open: null.
+    """
+    lengths = np.array([0 if row is None else len(row) for row in rows], dtype=np.int64)
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    some = [np.asarray(row) for row, length in zip(rows, lengths, strict=True) if length]
+    dtype = kind.value_type.to_pandas_dtype()
+    values = np.concatenate(some).astype(dtype) if some else np.zeros(0, dtype)
+    missing = np.array([row is None for row in rows], dtype=np.bool_)
+    mask = pa.array(missing) if missing.any() else None
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values, from_pandas=True), type=kind, mask=mask)
+
+
+def _json(metadata: Mapping[str, Any]) -> str:
+    return json.dumps(dict(metadata), ensure_ascii=False) if metadata else "{}"

@@ -67,6 +67,8 @@ class PackedRun:
     unscored: pl.DataFrame | None = None
     left_out: LeftOut | None = None
     served: ServedModel | None = None
+    total: int | None = None
+    """How many rows there are, where those given are but some of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,8 @@ def pack(
                 "split": _listed(side.rows, "split"),
             }
         )
+        if side.total is not None:
+            packed.data["runs"][-1]["total"] = side.total
     packed.data["table"] = _download(packed, sides)
     left, total = PAGE - beside - sum(map(len, packed.blobs.values())), sum(side.rows.height for side in sides)
     before = 0

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rote.analysis.coverage import along_text, hot_spots
 from rote.analysis.groups import with_origin
 from rote.analysis.rates import log_prob_bounds
-from rote.analysis.strongest import by_likelihood, strongest_rows, unlocked_rows
+from rote.analysis.strongest import by_likelihood, chosen_rows, strongest_rows, unlocked_rows
 from rote.analysis.summary import left_out_of
 from rote.progress import Progress, quiet
 from rote.report.figures.run import run_figures
@@ -54,6 +54,7 @@ from rote.store.table import Row
 SPOTS = 300
 SPOTS_AT = 0.5
 CARDS = 8  # groups with a card of their own
+SOME = 10_000  # rows of either kind that a page carries of a run that is too large for one
 
 
 def render_run(run: RunView, progress: Progress = quiet) -> str:
@@ -68,9 +69,16 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
         summary=keyed(run.summary, "summary"),
         seal=keyed(run.seal, "seal/id"),
     )
-    text, rows, tau = run.texts.text, run.rows, shown.summary.tau
+    tau, part = shown.summary.tau, run.lacking is not None
+    text = None if part else run.texts.text
     # Examples that were given may come from different texts, where equal positions mean nothing.
-    strongest = strongest_rows(rows, math.log(tau), overlapping=not run.scanned)
+    strongest: Sequence[Row] = strongest_rows(run.rows, math.log(tau), overlapping=not run.scanned)
+    only_near = _only_near(run)
+    rows = run.rows
+    if run.lacking is not None:
+        places = chosen_rows(rows, SOME, (row["row"] for row in (*strongest, *only_near)))
+        rows = run.lacking(places)
+        strongest, only_near = (_among(rows, places, found) for found in (strongest, only_near))
     best = _best_by_character(run)
     near = near_section(shown)
     order = by_likelihood(rows)
@@ -86,6 +94,7 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
                 unscored=run.left_out,
                 left_out=left_out_of(rows, run.manifest),
                 served=run.manifest.model.served,
+                total=run.rows.height if part else None,
             )
         ],
         tau=run.summary.tau,
@@ -95,10 +104,11 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
         progress=progress,
     )
     spots = _spots(run)
+    some = _some(shown, rows.height) if part else ""
     return render_page(
         "report.html.j2",
         packed=packed,
-        figures=[figure for figure in figures if figure.name != "heatmap"],
+        figures=[figure for figure in figures if part or figure.name != "heatmap"],
         kind="rate" if run.drawn else run.manifest.kind,
         created=run.manifest.created,
         created_words=_date(run.manifest.created),
@@ -109,10 +119,11 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
         lede=lede(shown),
         provenance=provenance(shown, best),
         cards=_cards(shown),
-        strip=None if best is None else _strip(run, best, tau),
+        strip=None if best is None or part else _strip(run, best, tau),
         lanes=_lanes(near is not None),
         blocks=blocks,
-        reader_caption=_reader_caption(shown, len(blocks)) + _marks(run),
+        some=some,
+        reader_caption=_reader_caption(shown, len(blocks), part) + _marks(run, rows, order),
         reader_note=f"Click on the text, or select some of it, to see the {run.unit} that it belongs to.",
         coverage=coverage_table(shown),
         coverage_note=coverage_note(shown) if run.scanned else "",
@@ -121,20 +132,20 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
         spots=spots,
         spots_at=numbers.threshold(SPOTS_AT),
         spots_listed=_listed(spots, shown),
-        examples=None if text is not None else examples_table(rows, order, run.texts, shown.summary.examples),
+        examples=None if run.scanned else examples_table(rows, order, run.texts, shown.summary.examples),
         sampled=sampled_section(shown),
         odds=odds_table(shown),
         near=near,
-        unlocked=_unlocked(shown),
+        unlocked=_unlocked(shown, only_near),
         corpus=corpus_section(shown),
         passages=[_passage(i, row, shown) for i, row in enumerate(strongest, 1)],
         passages_title="The strongest passages" if len(strongest) != 1 else "The strongest passage",
         passages_caption=_passages_caption(shown, len(strongest)),
         groups=groups(shown),
         schemes=schemes_table(shown),
-        meaning=meaning(run, rows),
+        meaning=meaning(run, run.rows),
         method=method(shown),
-        table={"note": _download_note(shown, packed.data["table"])},
+        table={"note": _download_note(shown, packed.data["table"], some)},
     )
 
 
@@ -146,12 +157,30 @@ def _lanes(near: bool) -> list[dict[str, Any]]:
 
 def _examples(rows: pl.DataFrame, order: Sequence[int], texts: Passages) -> list[tuple[int, str, str]]:
     """Row, prefix and suffix of each example, as far as a page shows them."""
-    names = rows["example_id"].to_list()
-    return [(row, *texts[{"example_id": names[row]}]) for row in order[:EXAMPLES]]
+    shown = rows[list(order[:EXAMPLES])].select("example_id", "start", "suffix_start", "suffix_end")
+    return [(row, *texts[place]) for row, place in zip(order, shown.iter_rows(named=True), strict=False)]
 
 
-def _reader_caption(run: Finished, blocks: int) -> str:
-    if run.scanned:
+def _among(rows: pl.DataFrame, places: Sequence[int], found: Sequence[Row]) -> list[Row]:
+    """Rows that were found among all, as they stand among those that the page carries: `rows`, from these places."""
+    at = {place: number for number, place in enumerate(places)}
+    return [{"row": at[row["row"]], **rows.row(at[row["row"]], named=True)} for row in found]
+
+
+def _some(run: Finished, carried: int) -> str:
+    """What a page carries of a run that is too large for one."""
+    every, unit = run.summary.examples, run.unit
+    listed = numbers.counted(derived(carried, "rows/carried", every), unit)
+    return (
+        f"This run is too large for a page: of its {numbers.counted(every, unit)} this one carries {listed}, the "
+        f"{numbers.count(derived(SOME, 'rows/likeliest', every))} likeliest and as many evenly spread. Every number, "
+        "table and plot is of all of them; what can be read, chosen and downloaded here is of those carried. All rows "
+        "are in the Parquet files of the run folder’s scores/."
+    )
+
+
+def _reader_caption(run: Finished, blocks: int, part: bool) -> str:
+    if run.scanned and not part:
         grey = "grey is in no suffix: it was not looked at."
         if left_out(run) is not None:
             grey = (
@@ -171,9 +200,12 @@ def _reader_caption(run: Finished, blocks: int) -> str:
     )
 
 
-def _marks(run: RunView) -> str:
+def _marks(run: RunView, rows: pl.DataFrame, order: Sequence[int]) -> str:
     """What marks in the texts stand for."""
-    texts = [run.text] if run.scanned else ["".join(pair) for pair in run.texts.decoded.values()]
+    if run.lacking is not None:
+        texts = [prefix + suffix for _, prefix, suffix in _examples(rows, order, run.texts)]
+    else:
+        texts = [run.text] if run.scanned else ["".join(pair) for pair in run.texts.decoded.values()]
     told = numbers.marks_in(texts)
     return f" In the text, {told}." if told else ""
 
@@ -184,11 +216,13 @@ def _listed(spots: Sequence[Any], run: Finished) -> str:
     return f"The {numbers.count(derived(SPOTS, 'spots/listed', run.summary.examples))} longest. "
 
 
-def _download_note(run: Finished, table: Mapping[str, Any]) -> str:
+def _download_note(run: Finished, table: Mapping[str, Any], some: str) -> str:
     unit = run.unit
+    rows = run.summary.examples if not some else derived(table["rows"], "rows/carried", run.summary.examples)
+    carried = " that this page carries" if some else ""
     room = "" if table["blob"] else " This page has no room for it as Parquet."
     return (
-        f"A row for each of {numbers.counted(run.summary.examples, unit)}{_scored(run)} under "
+        f"A row for each of {numbers.counted(rows, unit)}{_scored(run)}{carried} under "
         f"{numbers.name(run.scheme)}: {', '.join(table['columns'])}. log_prob is the natural logarithm of p_z.{room} "
         "The run folder’s scores/ has every scheme, and every token’s probability and rank; rote export writes all of "
         "it for other programs."
@@ -312,12 +346,19 @@ def _passages_caption(run: RunView, shown: int) -> str:
     return f"No {unit}{_scored(run)} reaches τ = {tau}, so there is no passage to show; {rest}."
 
 
-def _unlocked(run: RunView) -> dict[str, Any] | None:
+def _only_near(run: RunView) -> list[Row]:
+    """The rows that only come near, as many as are listed."""
+    near = run.numbers.near
+    if near is None or not near.unlocked.count:
+        return []
+    return [*unlocked_rows(run.rows, float(near.tau), LISTED, overlapping=True)]
+
+
+def _unlocked(run: RunView, rows: Sequence[Row]) -> dict[str, Any] | None:
     """The passages that only come near, and what the model writes in their place; None: there are none."""
     near = run.numbers.near
     if near is None or not near.unlocked.count:
         return None
-    rows = unlocked_rows(run.rows, float(near.tau), LISTED, overlapping=True)
     shown = [_unlocked_row(row, run) for row in rows]
     count, tau = numbers.counted(near.unlocked.count, run.unit), numbers.setting(near.tau)
     edits = numbers.counted(run.search.tolerance, "edit")

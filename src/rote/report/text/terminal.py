@@ -82,7 +82,7 @@ def legend_words(run: RunView, bars: int, unseen: str = "a dot (·)", at: float 
 def passages(run: RunView) -> list[Passage]:
     """The most likely rows at or above tau, as many as a screen has room for; in a scan, none overlaps a stronger."""
     strongest = strongest_rows(run.rows, math.log(run.summary.tau), overlapping=not run.scanned)
-    return [_passage(row, run) for row in strongest[:PASSAGES]]
+    return [_passage(row, run) for row in run.completed(strongest[:PASSAGES])]
 
 
 def _passage(row: Row, run: RunView) -> Passage:
@@ -120,7 +120,8 @@ def unlocked(run: RunView) -> Unlocked | None:
     near = run.numbers.near
     if near is None or not near.unlocked.count:
         return None
-    shown = [_unlocked(row, run) for row in unlocked_rows(run.rows, near.tau, PASSAGES, overlapping=not run.scanned)]
+    found = unlocked_rows(run.rows, near.tau, PASSAGES, overlapping=not run.scanned)
+    shown = [_unlocked(row, run) for row in run.completed(found)]
     some = f", {numbers.count(len(shown))} of {numbers.count(near.unlocked.count)}"
     apart = "; none overlaps a stronger one" if run.scanned and len(shown) > 1 else ""
     edits = numbers.counted(run.search.tolerance, "edit")

@@ -35,7 +35,8 @@ function plotsOf(figures, runs) {
       waiting: false,
     };
     canvas.style.minHeight = `${heightOf(canvas.clientWidth) + 2 * LINE}px`;
-    if (figure.name === "prompts" && runs.length) choosePrompts(plot, runs);
+    const isWhole = runs.length && runs.every((run) => !run.total); // else the rows here are but some of a run's
+    if (figure.name === "prompts" && isWhole) choosePrompts(plot, runs);
     plots.set(canvas, plot);
   }
   return plots;
