@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # reading a run needs no torch
 _AGAIN = "Run the command that made the run again to restore it."
 
 KEPT = 300_000
-"""Rows up to which a run that was read stays in memory with all that is known of them: a page of as many takes 3.5 GB."""
+"""Rows up to which a run that was read stays in memory with all that is known of them: a page of these takes 3.5 GB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
