@@ -39,12 +39,10 @@ if TYPE_CHECKING:
     from rote.jobs.verify import verify
     from rote.membership.options import Reading
     from rote.models.base import (
-        ChatModel,
         GeneratingModel,
         LogitModel,
         ModelIdentity,
         ModelOptions,
-        Price,
         SuffixScorer,
         TokenModel,
         load,
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
     from rote.models.cluster import load_on
     from rote.models.engine import Engine
     from rote.models.masked import load_reference
+    from rote.models.probed import ChatModel, Price
     from rote.odds import at_least_once, expected_queries, queries_needed
     from rote.probes.options import Words
     from rote.progress import Progress
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
 _HOME = {
     "BenchScore": "rote.jobs.open",
     "GREEDY": "rote.scheme",
-    "ChatModel": "rote.models.base",
+    "ChatModel": "rote.models.probed",
     "Checked": "rote.jobs.check",
     "Comparison": "rote.jobs.compare",
     "Doctor": "rote.jobs.doctor",
@@ -86,7 +85,7 @@ _HOME = {
     "ModelOptions": "rote.models.base",
     "Near": "rote.extraction.near.options",
     "NearVerbatim": "rote.extraction.near.results",
-    "Price": "rote.models.base",
+    "Price": "rote.models.probed",
     "Probe": "rote.jobs.open",
     "Progress": "rote.progress",
     "Reading": "rote.membership.options",

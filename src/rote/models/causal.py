@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from rote.errors import ModelError
-from rote.models.base import LogitModel, ReferenceIdentity, WordScore
+from rote.models.base import LogitModel
 from rote.models.pieces import Pieces, Read, refuse_no_numbers, refuse_no_words
+from rote.models.probed import ReferenceIdentity, WordScore
 from rote.options import require_whole
 
 SUBSTITUTES = 20

@@ -15,16 +15,8 @@ from urllib.parse import urlsplit
 
 from rote.corpus.chat import chat_prefix, template_of
 from rote.errors import InputError, ModelError, RoteError, argument
-from rote.models.base import (
-    Answer,
-    ChatIdentity,
-    ChatModel,
-    GeneratingModel,
-    ModelOptions,
-    Price,
-    Question,
-    load,
-)
+from rote.models.base import GeneratingModel, ModelOptions, load
+from rote.models.probed import Answer, ChatIdentity, ChatModel, Price, Question
 from rote.options import Option, require_kind, require_number, require_whole, settle
 from rote.scheme import Scheme
 

@@ -14,19 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from rote.errors import InputError, ModelError, RoteError, argument
-from rote.models.base import (
-    BUNDLED_MASKED,
-    ModelOptions,
-    ReferenceIdentity,
-    WordReference,
-    WordScore,
-    load,
-)
+from rote.models.base import BUNDLED_MASKED, ModelOptions, load
 from rote.models.causal import CausalReference
 from rote.models.fingerprint import fingerprint, tokenizer_hash, weight_files
 from rote.models.huggingface import check_tokenizer, refuse_missing
 from rote.models.pieces import Pieces, refuse_no_numbers, refuse_no_words
 from rote.models.placement import pick_device, pick_dtype, require_device_map
+from rote.models.probed import ReferenceIdentity, WordReference, WordScore
 from rote.models.quantised import LOGIT_TOLERANCE
 from rote.models.safety import config_of, refuse_unsafe, why_not_loaded
 from rote.models.sources import Found, find

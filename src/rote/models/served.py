@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from rote.errors import ModelError, argument
-from rote.models.base import Answer, ChatIdentity, Price, Question
 from rote.models.http import Server
+from rote.models.probed import Answer, ChatIdentity, Price, Question
 from rote.models.replies import Reply, Verdict, by_status, message_in
 from rote.models.stopped import LENGTH, QUOTA, error_in, status_of, why_stopped
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
-from rote.models.base import ChatIdentity, ModelIdentity, ReferenceIdentity, ServedModel, title_of
+from rote.models.base import ModelIdentity, ServedModel, title_of
+from rote.models.probed import ChatIdentity, ReferenceIdentity
 from rote.odds import queries_needed
 from rote.report.keys import MARKS, element_of_marks, mark
 from rote.store.comparison import ComparedModel
