@@ -48,7 +48,7 @@ def test_a_run_too_large_to_keep_shows_and_exports_the_same(
     real: dict[str, Run], name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     kept = Run(real[name].folder)
-    monkeypatch.setattr("rote.store.run.KEPT", 0)
+    monkeypatch.setattr("rote.store.parts.KEPT", 0)
     large = Run(real[name].folder)
     assert (kept.scores.height, large.kept) == (large.table.height, False)
     assert large.summary == kept.summary
@@ -72,7 +72,7 @@ def test_the_figures_and_the_screen_of_a_run_too_large_to_keep_are_the_same(
         return screen.getvalue(), {path.name: path.read_bytes() for path in drawn.folder.iterdir()}
 
     kept = shown(Run(real[name].folder), tmp_path / "kept")
-    monkeypatch.setattr("rote.store.run.KEPT", 0)
+    monkeypatch.setattr("rote.store.parts.KEPT", 0)
     assert shown(Run(real[name].folder), tmp_path / "large") == kept
 
 
@@ -81,8 +81,8 @@ def test_a_page_carries_some_rows_and_says_so(
     real: dict[str, Run], name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     whole = real[name].report().read_text()
-    monkeypatch.setattr("rote.store.run.KEPT", 0)
-    monkeypatch.setattr("rote.report.page.run.SOME", 4)
+    monkeypatch.setattr("rote.store.parts.KEPT", 0)
+    monkeypatch.setattr("rote.report.page.carried.SOME", 4)
     large = Run(real[name].folder)
     page = large.report().read_text()
     real[name].report()

@@ -324,7 +324,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
         counted[path] += 1
         return read_shard(path)
 
-    monkeypatch.setattr("rote.store.run.read_shard", counting)
+    monkeypatch.setattr("rote.store.parts.read_shard", counting)
     return counted
 
 

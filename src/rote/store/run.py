@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,11 +15,12 @@ from rote.errors import RunError, argument, counted
 from rote.store.files import declared, digest, make_folder, pretty, read_declared, read_json, write_whole
 from rote.store.manifest import Manifest, NearSearch, ScannedWindows, refuse_if_different
 from rote.store.outputs import Outputs
+from rote.store.parts import ScoreTable, shard_path
 from rote.store.probe import TextsManifest
 from rote.store.seal import ASIDE, SEAL, Seal, check_seal, reopen, shards_in, stages_in, words_in, write_seal
 from rote.store.stages import WINDOWS, Stage, read_places, read_stage, stage_path
 from rote.store.summary import Coverage, LookedAt, SchemeNumbers, Summary
-from rote.store.table import EMPTY, NearColumns, Row, ShardFacts, read_facts, read_shard, shard_bytes
+from rote.store.table import NearColumns, Row, ShardFacts, read_facts, shard_bytes
 from rote.store.variants import Trial, Variants
 from rote.tokens import Example, Tokenised
 
@@ -27,9 +28,6 @@ if TYPE_CHECKING:  # reading a run needs no torch
     from rote.extraction.verbatim import Verbatim
 
 _AGAIN = "Run the command that made the run again to restore it."
-
-KEPT = 300_000
-"""Rows up to which a run that was read stays in memory with all that is known of them: a page of these takes 3.5 GB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +179,7 @@ class RunView(Finished):
 
 
 @dataclass(frozen=True)
-class StoredRun:
+class StoredRun(ScoreTable):
     """One run folder. What was read of it is kept: a run that goes on is opened anew."""
 
     folder: Path
@@ -211,50 +209,6 @@ class StoredRun:
             raise RunError(
                 f"{self.folder} is unfinished ({self.progress()}); run the command that made it again to finish it."
             )
-
-    @cached_property
-    def scores(self) -> pl.DataFrame:
-        """One row per example and scheme, in the order of the examples. All of a run, however large it is."""
-        _ = self.manifest  # refuses a run that was changed after it was sealed
-        shards = self._kept if self.kept else list(map(read_shard, self.shards()))
-        scores = pl.concat(shards) if shards else EMPTY
-        return scores if self.manifest.refined is None else scores.sort("start", maintain_order=True)
-
-    def rows(self, scheme: str) -> pl.DataFrame:
-        """The rows of one scheme; without a copy where there is no other."""
-        return self.scores if self.manifest.schemes == [scheme] else self.scores.filter(pl.col("scheme") == scheme)
-
-    def parts(self) -> Iterator[pl.DataFrame]:
-        """The score table, shard by shard: for what need not hold it whole. Of a scan in stages whole, in order."""
-        _ = self.manifest
-        if self.manifest.refined is not None:
-            return iter([self.scores])
-        return iter(self._kept) if self.kept else map(read_shard, self.shards())
-
-    @cached_property
-    def kept(self) -> bool:
-        """Whether its rows are kept once they were read: up to KEPT of them, counted in whole shards.
-
-        Those of a scan in stages always are: which are scored next follows from all of them.
-        """
-        manifest = self.manifest
-        return manifest.shards is None or manifest.shards * manifest.shard_examples * len(manifest.schemes) <= KEPT
-
-    @cached_property
-    def _kept(self) -> list[pl.DataFrame]:
-        return [read_shard(path) for path in self.shards()]
-
-    def in_full(self, numbers: Sequence[int], scheme: str | None = None) -> pl.DataFrame:
-        """Rows of one scheme, the first, by their numbers, ascending, from the shards that hold them."""
-        size, scheme = self.manifest.shard_examples, scheme or self.manifest.schemes[0]
-        by_shard: dict[int, list[int]] = {}
-        for number in numbers:
-            by_shard.setdefault(number // size, []).append(number % size)
-        found = [
-            read_shard(_shard(self.folder, shard)).filter(pl.col("scheme") == scheme)[own]
-            for shard, own in sorted(by_shard.items())
-        ]
-        return pl.concat(found) if found else EMPTY
 
     @cached_property
     def text(self) -> str | None:
@@ -343,7 +297,7 @@ class StoredRun:
         if not stages_in(self.folder):
             return shards_in(self.folder)
         count = sum(stage.shards(self.manifest.shard_examples) for stage in self.stages)
-        return [_shard(self.folder, shard) for shard in range(count)]
+        return [shard_path(self.folder, shard) for shard in range(count)]
 
     def facts(self) -> list[ShardFacts]:
         return [read_facts(path) for path in self.shards()]
@@ -398,7 +352,7 @@ def _refuse_foreign(folder: Path, content: Mapping[str, bytes]) -> None:
 
 
 def has_shard(folder: Path, index: int) -> bool:
-    return _shard(folder, index).is_file()
+    return shard_path(folder, index).is_file()
 
 
 def add_shard(
@@ -416,7 +370,7 @@ def add_shard(
 
 def keep_shard(folder: Path, index: int, content: bytes) -> None:
     """The same of a shard that has been made already, here or on a worker: see `rote.store.table.shard_bytes`."""
-    write_whole(_shard(folder, index), content)
+    write_whole(shard_path(folder, index), content)
 
 
 def add_found(folder: Path, name: str, found: Variants | Outputs) -> None:
@@ -440,7 +394,3 @@ def finish(folder: Path, summary: Summary) -> Seal:
     seal = write_seal(folder, named, {"summary.json": content}, unfinished=unfinished)
     write_whole(path, content)
     return seal
-
-
-def _shard(folder: Path, index: int) -> Path:
-    return folder / "scores" / f"{index:06d}.parquet"

@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from rote.analysis.coverage import along_text, hot_spots
@@ -24,7 +23,8 @@ from rote.analysis.summary import left_out_of
 from rote.progress import Progress, quiet
 from rote.report.figures.run import run_figures
 from rote.report.keys import derived, key_of, keyed, number_in
-from rote.report.page.blocks import EXAMPLES, exact, example_blocks, taken, text_blocks
+from rote.report.page import carried
+from rote.report.page.blocks import exact, example_blocks, taken, text_blocks
 from rote.report.page.layout import render_page
 from rote.report.page.pack import PackedRun, pack
 from rote.report.text import numbers
@@ -47,14 +47,13 @@ from rote.report.text.tables import (
 )
 from rote.report.text.variants import variant_warnings
 from rote.report.text.words import headline, leading_groups, lede, provenance
-from rote.store.run import Finished, Passages, RunView
+from rote.store.run import Finished, RunView
 from rote.store.summary import Rate, Rates
 from rote.store.table import Row
 
 SPOTS = 300
 SPOTS_AT = 0.5
 CARDS = 8  # groups with a card of their own
-SOME = 10_000  # rows of either kind that a page carries of a run that is too large for one
 
 
 def render_run(run: RunView, progress: Progress = quiet) -> str:
@@ -76,13 +75,13 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
     only_near = _only_near(run)
     rows = run.rows
     if run.lacking is not None:
-        places = chosen_rows(rows, SOME, (row["row"] for row in (*strongest, *only_near)))
+        places = chosen_rows(rows, carried.SOME, (row["row"] for row in (*strongest, *only_near)))
         rows = run.lacking(places)
-        strongest, only_near = (_among(rows, places, found) for found in (strongest, only_near))
+        strongest, only_near = (carried.among(rows, places, found) for found in (strongest, only_near))
     best = _best_by_character(run)
     near = near_section(shown)
     order = by_likelihood(rows)
-    blocks = text_blocks(text) if text is not None else example_blocks(_examples(rows, order, run.texts))
+    blocks = text_blocks(text) if text is not None else example_blocks(carried.examples_shown(rows, order, run.texts))
     packed = pack(
         [
             PackedRun(
@@ -104,7 +103,7 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
         progress=progress,
     )
     spots = _spots(run)
-    some = _some(shown, rows.height) if part else ""
+    some = carried.carried_of(shown, rows.height) if part else ""
     return render_page(
         "report.html.j2",
         packed=packed,
@@ -123,7 +122,7 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
         lanes=_lanes(near is not None),
         blocks=blocks,
         some=some,
-        reader_caption=_reader_caption(shown, len(blocks), part) + _marks(run, rows, order),
+        reader_caption=carried.reader_caption(shown, len(blocks), part) + carried.marks(run, rows, order),
         reader_note=f"Click on the text, or select some of it, to see the {run.unit} that it belongs to.",
         coverage=coverage_table(shown),
         coverage_note=coverage_note(shown) if run.scanned else "",
@@ -155,61 +154,6 @@ def _lanes(near: bool) -> list[dict[str, Any]]:
     return [*lanes, {"run": 0, "column": "lower", "name": "near-verbatim"}] if near else lanes
 
 
-def _examples(rows: pl.DataFrame, order: Sequence[int], texts: Passages) -> list[tuple[int, str, str]]:
-    """Row, prefix and suffix of each example, as far as a page shows them."""
-    shown = rows[list(order[:EXAMPLES])].select("example_id", "start", "suffix_start", "suffix_end")
-    return [(row, *texts[place]) for row, place in zip(order, shown.iter_rows(named=True), strict=False)]
-
-
-def _among(rows: pl.DataFrame, places: Sequence[int], found: Sequence[Row]) -> list[Row]:
-    """Rows that were found among all, as they stand among those that the page carries: `rows`, from these places."""
-    at = {place: number for number, place in enumerate(places)}
-    return [{"row": at[row["row"]], **rows.row(at[row["row"]], named=True)} for row in found]
-
-
-def _some(run: Finished, carried: int) -> str:
-    """What a page carries of a run that is too large for one."""
-    every, unit = run.summary.examples, run.unit
-    listed = numbers.counted(derived(carried, "rows/carried", every), unit)
-    return (
-        f"This run is too large for a page: of its {numbers.counted(every, unit)} this one carries {listed}, the "
-        f"{numbers.count(derived(SOME, 'rows/likeliest', every))} likeliest and as many evenly spread. Every number, "
-        "table and plot is of all of them; what can be read, chosen and downloaded here is of those carried. All rows "
-        "are in the Parquet files of the run folder’s scores/."
-    )
-
-
-def _reader_caption(run: Finished, blocks: int, part: bool) -> str:
-    if run.scanned and not part:
-        grey = "grey is in no suffix: it was not looked at."
-        if left_out(run) is not None:
-            grey = (
-                "grey was not looked at in full: it is in no suffix, or in one of a window that has no "
-                "number, and no scored window there reaches τ."
-            )
-        return (
-            "Each character is shaded by the highest probability of any window whose suffix covers it, in softer "
-            f"tones of the strip’s colours; blank is below τ, and {grey}"
-        )
-    rows = run.summary.examples
-    left = derived(rows - blocks, "reader/left_out", rows)
-    return "The prefix is grey, the suffix shaded by its probability; the likeliest come first." + (
-        f" {numbers.counted(left, 'example')} of {numbers.count(rows)} left out here; the table for download has all."
-        if left
-        else ""
-    )
-
-
-def _marks(run: RunView, rows: pl.DataFrame, order: Sequence[int]) -> str:
-    """What marks in the texts stand for."""
-    if run.lacking is not None:
-        texts = [prefix + suffix for _, prefix, suffix in _examples(rows, order, run.texts)]
-    else:
-        texts = [run.text] if run.scanned else ["".join(pair) for pair in run.texts.decoded.values()]
-    told = numbers.marks_in(texts)
-    return f" In the text, {told}." if told else ""
-
-
 def _listed(spots: Sequence[Any], run: Finished) -> str:
     if len(spots) < SPOTS:
         return ""
@@ -219,10 +163,10 @@ def _listed(spots: Sequence[Any], run: Finished) -> str:
 def _download_note(run: Finished, table: Mapping[str, Any], some: str) -> str:
     unit = run.unit
     rows = run.summary.examples if not some else derived(table["rows"], "rows/carried", run.summary.examples)
-    carried = " that this page carries" if some else ""
+    these = " that this page carries" if some else ""
     room = "" if table["blob"] else " This page has no room for it as Parquet."
     return (
-        f"A row for each of {numbers.counted(rows, unit)}{_scored(run)}{carried} under "
+        f"A row for each of {numbers.counted(rows, unit)}{_scored(run)}{these} under "
         f"{numbers.name(run.scheme)}: {', '.join(table['columns'])}. log_prob is the natural logarithm of p_z.{room} "
         "The run folder’s scores/ has every scheme, and every token’s probability and rank; rote export writes all of "
         "it for other programs."
