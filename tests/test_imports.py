@@ -133,7 +133,7 @@ ARROW = (
     {"errors"},
     {"options", "progress"},
     {"frames", "odds", "largest", "tokens", "scheme"},
-    {"decoding"},
+    {"decoding", "listed"},
     {"corpus"},
     {"models"},
     {"extraction"},

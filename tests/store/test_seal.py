@@ -41,7 +41,7 @@ CLOSER: dict[str, Any] = {
 }  # fmt: skip
 IN_STAGES = {
     "staged": ["manifest.json", "scores/000000.parquet", *STAGES, "summary.json", "text.txt", "windows.parquet"],
-    "bounded": ["manifest.json", SHARDS[0], SHARDS[1], *STAGES[:2], "summary.json", "text.txt", "windows.parquet"],
+    "stopped": ["manifest.json", SHARDS[0], SHARDS[1], *STAGES[:2], "summary.json", "text.txt", "windows.parquet"],
 }
 
 
@@ -62,7 +62,7 @@ def sealed(model: Any, text: str, tmp_path_factory: pytest.TempPathFactory) -> P
         rote.scan(model, text, out=folder / "other", windows=SIZES, schemes=Scheme(top_k=400))
         rote.scan(model, text[:500], out=folder / "staged", windows=SIZES, refine=Refine(audit=5))
         with pytest.raises(ZeroDivisionError):
-            rote.scan(model, text[:500], out=folder / "bounded", **CLOSER, on_stage=stop)
+            rote.scan(model, text[:500], out=folder / "stopped", **CLOSER, on_stage=stop)
     return folder
 
 
@@ -90,7 +90,7 @@ def test_what_is_sealed_and_how_anybody_can_work_it_out(sealed: Path) -> None:
     folder = sealed / "run"
     stored = json.loads((folder / SEAL).read_text())
     assert stored["files"] == {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in SEALED}
-    assert (stored["format"], stored["before"]) == (6, [])
+    assert (stored["format"], stored["before"]) == (7, [])
     without = json.dumps({**stored, "id": ""}, indent=1, ensure_ascii=False) + "\n"
     assert stored["id"] == hashlib.sha256(without.encode()).hexdigest()
     assert Run(folder).seal == check_seal(folder) == read_seal(folder)
@@ -112,11 +112,11 @@ def test_what_is_sealed_of_a_scan_in_stages(run: str, sealed: Path) -> None:
         name for name in sorted(sealed_too) if not name.startswith("scores")
     ]
     assert {*IN_STAGES[run]} <= seal.files.keys()
-    assert seal.unfinished is (True if run == "bounded" else None)
+    assert seal.unfinished is (True if run == "stopped" else None)
 
 
 def test_what_comes_after_the_last_sealed_stage_is_not_read(sealed: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(sealed / "bounded", tmp_path / "run"))
+    folder = Path(shutil.copytree(sealed / "stopped", tmp_path / "run"))
     whole = Run(folder).summary
     assert (folder / STAGES[2]).is_file()  # decided, not scored
     for name in (STAGES[2], STAGES[3], "scores/000002.parquet", "scores/000007.parquet"):

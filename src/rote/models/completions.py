@@ -341,7 +341,7 @@ def _load(address: str, options: ModelOptions, dialect: Callable[[Any, int | Non
         largest=LARGEST,
     )  # fmt: skip
     tokenizer, chosen = _tokenizer(options.tokenizer or model, options.tokenizer is not None)
-    from rote.models.huggingface import resolve_bos, warn_of_chat
+    from rote.models.tokenizer import resolve_bos, warn_of_chat
 
     bos_id = resolve_bos(tokenizer, options.bos, chosen)
     warnings = warn_of_chat(tokenizer, bos_id, model)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 from warnings import warn
 
 import torch
 from torch import Tensor, nn
 
-from rote.errors import InputError, ModelError, RoteError, argument
+from rote.errors import ModelError, RoteError
 from rote.frames import html_card, html_table, html_text
 from rote.models.adapters import merge, read_adapter
 from rote.models.base import AdapterIdentity, Hashed, ModelIdentity, ModelOptions
@@ -40,7 +39,7 @@ from rote.models.quantised import (
 )
 from rote.models.safety import why_not_loaded
 from rote.models.sources import Found, quietly
-from rote.options import require_known
+from rote.models.tokenizer import check_tokenizer, resolve_bos, warn_of_chat
 from rote.scheme import Scheme
 from rote.tokens import BosPolicy
 
@@ -359,37 +358,6 @@ def refuse_missing(tensors: Iterable[str], name: str | Path) -> None:
         )
 
 
-def resolve_bos(tokenizer: Any, policy: BosPolicy, name: str) -> int | None:
-    require_known("bos", policy, get_args(BosPolicy))
-    own = getattr(tokenizer, "bos_token_id", None)
-    if policy == "always" and own is None:
-        raise InputError(
-            f"{argument('bos', 'always')}, but the tokenizer of {name} has no BOS token; use {argument('bos', 'auto')} "
-            "or never."
-        )
-    return None if policy == "never" or own is None else int(own)
-
-
-OPENERS = re.compile(r"im_start|start_of_turn|start_header|start_of_role|\b(user|system|human)\b", re.IGNORECASE)
-ROLE = r"""['"]?[\s+~{}-]*['"]?\s*(message(\[['"]|\.)role|role\b|system\b|user\b|assistant\b)"""
-
-
-def warn_of_chat(tokenizer: Any, bos_id: int | None, name: str) -> tuple[str, ...]:
-    """A sentence where BOS is what opens a turn of a chat, by its own text or by the tokenizer's chat template."""
-    if bos_id is None:
-        return ()
-    text, templates = str(tokenizer.convert_ids_to_tokens(bos_id)), getattr(tokenizer, "chat_template", None)
-    every = templates.values() if isinstance(templates, Mapping) else [templates or ""]
-    if not OPENERS.search(text) and not any(re.search(f"({re.escape(text)}|bos_token){ROLE}", str(t)) for t in every):
-        return ()
-    message = (
-        f"{name}: its BOS {text!r} (id {bos_id}) opens a turn of a chat, and here it stands before every prefix, as "
-        "if a role followed; a text may then look less known than it is. --bos never puts nothing there."
-    )
-    warn(message, stacklevel=2)
-    return (message,)
-
-
 def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     own = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     if own is None:
@@ -397,21 +365,6 @@ def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     if own is None:
         return frozenset()
     return frozenset([own] if isinstance(own, int) else own)
-
-
-def check_tokenizer(tokenizer: Any, bos_id: int | None, vocabulary: int, name: str) -> None:
-    """Refuse a tokenizer that could give ids the model does not have.
-
-    Special tokens do not count, but for BOS: no text becomes one, and loaders (of GGUF files) add some of their own.
-    """
-    if tokenizer is not None and len(tokenizer) > vocabulary:
-        special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special and i != bos_id}
-        top = max(i for i in tokenizer.get_vocab().values() if i not in special)
-        if top >= vocabulary:
-            raise ModelError(
-                f"{name}: the tokenizer has ids up to {top}, but the model's vocabulary ends at {vocabulary - 1}; "
-                "the tokenizer belongs to another model: put the model's own files beside its weights."
-            )
 
 
 def _layers(base: nn.Module) -> list[nn.Module]:

@@ -17,13 +17,14 @@ from rote.errors import InputError, ModelError, RoteError, argument
 from rote.models.base import BUNDLED_MASKED, ModelOptions, load
 from rote.models.causal import CausalReference
 from rote.models.fingerprint import fingerprint, tokenizer_hash, weight_files
-from rote.models.huggingface import check_tokenizer, refuse_missing
+from rote.models.huggingface import refuse_missing
 from rote.models.pieces import Pieces, refuse_no_numbers, refuse_no_words
 from rote.models.placement import pick_device, pick_dtype, require_device_map
 from rote.models.probed import ReferenceIdentity, WordReference, WordScore
 from rote.models.quantised import LOGIT_TOLERANCE
 from rote.models.safety import config_of, refuse_unsafe, why_not_loaded
 from rote.models.sources import Found, find
+from rote.models.tokenizer import check_tokenizer
 
 UNLIMITED = 512
 """The window of a model that does not say how much it can read at once, in tokens."""
