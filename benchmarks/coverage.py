@@ -18,7 +18,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rote.analysis.coverage import character_maximum, coverage, hot_spots, location, longest, spans
+from rote.analysis.coverage import character_maximum, coverage, hot_spots, location, spans
+from rote.analysis.furthest import longest
 
 THRESHOLDS = (0.01, 0.1, 0.5, 0.75)
 TOKENS = 50

@@ -23,10 +23,10 @@ from rote.analysis.coverage import (
     coverage,
     hot_spots,
     location,
-    longest,
     merge_spans,
     spans,
 )
+from rote.analysis.furthest import longest
 from rote.corpus.windows import windows as cut_windows
 from rote.errors import InputError
 from rote.store.files import plain

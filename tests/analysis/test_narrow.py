@@ -13,7 +13,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rote.analysis.coverage import longest
+from rote.analysis.furthest import longest
 from rote.analysis.narrow import Narrowed, narrowed
 from rote.analysis.summary import THRESHOLDS, summarise
 from rote.store.manifest import Manifest, Sampling

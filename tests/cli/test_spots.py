@@ -11,7 +11,8 @@ import pytest
 
 import rote
 from rote import Run, Scheme
-from rote.analysis.coverage import hot_spots, longest
+from rote.analysis.coverage import hot_spots
+from rote.analysis.furthest import longest
 from rote.corpus.windows import Windows, windows
 from rote.errors import InputError
 from rote.jobs.engine import check_context

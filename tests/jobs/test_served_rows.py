@@ -16,7 +16,8 @@ import pytest
 import rote
 from rote import GREEDY, InputError, Refine, Run, Scheme, Windows
 from rote.analysis.consistency import row_problems
-from rote.analysis.coverage import coverage, longest
+from rote.analysis.coverage import coverage
+from rote.analysis.furthest import longest
 from tests.fakes import OnlyScores
 
 WINDOWS = Windows(prefix=8, suffix=10, stride=12)

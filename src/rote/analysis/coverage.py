@@ -8,8 +8,8 @@ said, or refused where scoring longer would have told.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rote.analysis.rates import log_prob_bounds
 from rote.errors import InputError, argument, counted
-from rote.store.summary import Coverage, Longest
+from rote.store.summary import Coverage
 
 Span = Literal["suffix", "example"]
 """Which part of a window counts: only the suffix, which is what the model generates, or the prefix too."""
@@ -31,8 +31,6 @@ Floats = NDArray[np.float64]
 
 FLOOR = 0.0001
 """The smallest p_z that a histogram counts."""
-
-_ROWS = 4096  # rows of token log-probs laid out at once: a few megabytes, however long the suffixes are
 
 
 def coverage(
@@ -203,85 +201,6 @@ def _histogram(log_probs: Floats, edges: tuple[float, ...]) -> Histogram:
     return Histogram(edges, tuple(counts.tolist()))
 
 
-def longest(scores: pl.DataFrame, thresholds: Sequence[float] = (0.01, 0.1, 0.5, 0.75)) -> dict[str, Longest | None]:
-    """For each threshold the longest beginning of any suffix with at least that probability; None: not one token.
-
-    The first m tokens of a suffix come out with the exponential of the sum of their token_log_probs, so every shorter
-    suffix of every window is looked at too. Of equally long ones the most likely, then the first. No result is longer
-    than the suffixes that were scored: one as long as they are says that longer windows may show more. Tokens that a
-    served model's list leaves open are never part of it: what they cut short is not exact.
-    """
-    furthest = Furthest(thresholds)
-    furthest.add(scores)
-    return furthest.found()
-
-
-class Furthest:
-    """The `longest` of a table that comes in parts, in the order of its rows."""
-
-    def __init__(self, thresholds: Sequence[float]) -> None:
-        for threshold in thresholds:
-            _check_threshold(threshold)
-        self._best: dict[float, Longest | None] = dict.fromkeys(thresholds)
-        self._inexact: set[float] = set()
-
-    def add(self, scores: pl.DataFrame) -> None:
-        log_prob_bounds(scores, "token_log_probs")
-        stopped = scores["bounded"].to_numpy()
-        for first, sums, lengths in _prefix_sums(scores["token_log_probs"]):
-            opens = np.where(np.isnan(sums).any(1), np.isnan(sums).argmax(1), -1)  # a row's first open token
-            for threshold, best in self._best.items():
-                tokens = np.count_nonzero(sums >= math.log(threshold), axis=1)
-                ended = stopped[first : first + tokens.size] & (tokens == lengths)
-                if (ended | (tokens == opens)).any():
-                    self._inexact.add(threshold)
-                most = int(tokens.max())
-                if most < (1 if best is None else best.tokens):
-                    continue
-                rows = np.flatnonzero(tokens == most)
-                row = int(rows[sums[rows, most - 1].argmax()])
-                log_prob = float(sums[row, most - 1])
-                if best is None or (most, log_prob) > (best.tokens, best.log_prob):
-                    self._best[threshold] = _longest(scores, most, log_prob, first + row)
-
-    def found(self) -> dict[str, Longest | None]:
-        return {
-            f"{threshold:g}": best and replace(best, exact=threshold not in self._inexact)
-            for threshold, best in self._best.items()
-        }
-
-
-def _longest(scores: pl.DataFrame, tokens: int, log_prob: float, row: int) -> Longest:
-    start, suffix_start, ends = (
-        scores[name][row] if name in scores.columns else None for name in ("start", "suffix_start", "token_ends")
-    )
-    return Longest(
-        tokens=tokens,
-        log_prob=log_prob,
-        example_id=scores["example_id"][row],
-        start=start,
-        suffix_start=suffix_start,
-        exact=True,
-        suffix_end=None if suffix_start is None or ends is None else suffix_start + ends[tokens - 1],
-    )
-
-
-def _prefix_sums(token_log_probs: pl.Series) -> Iterator[tuple[int, Floats, Integers]]:
-    """Sums of each row's first 1, 2, ... token log-probs in float64, -inf past its end; some rows at a time.
-
-    NaN from the first token on that has none, as a served model's list leaves it open.
-
-    Gives the first row's number, the sums, and the rows' lengths.
-    """
-    for first in range(0, token_log_probs.len(), _ROWS):
-        part = token_log_probs.slice(first, _ROWS)
-        lengths = part.list.len().fill_null(0).cast(pl.Int64).to_numpy()
-        sums = np.full((lengths.size, int(lengths.max())), -math.inf)
-        tokens = part.filter(pl.Series(lengths > 0)).explode().cast(pl.Float64).to_numpy()
-        sums[np.arange(sums.shape[1]) < lengths[:, None]] = tokens
-        yield first, np.cumsum(sums, axis=1), lengths
-
-
 def spans(scores: pl.DataFrame, span: Span = "suffix") -> tuple[Integers, Integers]:
     """Where each row's suffix (or whole example) starts and ends in the text, in code points; the end is exclusive."""
     if span not in ("suffix", "example"):
@@ -383,7 +302,7 @@ def merge_spans(starts: Any, ends: Any) -> list[tuple[int, int]]:
 
 def _reaching(lower: Floats, upper: Floats, threshold: float, served: bool) -> NDArray[np.bool_]:
     """Which rows certainly have p_z >= threshold. One that the bound of a row reaches that was stopped is refused."""
-    _check_threshold(threshold)
+    check_threshold(threshold)
     undecided = np.count_nonzero((upper >= math.log(threshold)) & (upper > lower))
     if undecided and not served:
         raise InputError(
@@ -394,7 +313,7 @@ def _reaching(lower: Floats, upper: Floats, threshold: float, served: bool) -> N
     return lower >= math.log(threshold)
 
 
-def _check_threshold(threshold: float) -> None:
+def check_threshold(threshold: float) -> None:
     if not 0 < threshold <= 1:
         raise InputError(f"a threshold is a probability and must lie in (0, 1], not {threshold}.")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rote.analysis.coverage import Furthest
+from rote.analysis.furthest import Furthest
 from rote.store.manifest import Manifest
 from rote.store.summary import Longest
 from rote.store.table import EMPTY, NearColumns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from rote.analysis.summary import THRESHOLDS, left_out_of, rows_of
 from rote.errors import InputError, RunError
 from rote.frames import FrameKind, frame_of
 from rote.jobs.open import Run, RunLike, as_run, several
-from rote.jobs.passages import refuse_incomparable, refuse_nothing_scored_in_all
+from rote.jobs.passages import differing, refuse_incomparable, refuse_nothing_scored_in_all
 from rote.jobs.report import write_page
 from rote.options import Option, folder_of, require_tau, require_whole, typed_path
 from rote.report.page.comparison import render_comparison
@@ -63,8 +63,6 @@ MOST = 20
 
 _HEAVY = ("token_log_probs", "base_log_probs", "ranks", "margins", "token_ends", "candidates")
 _NOT_SHOWN = ("base_log_probs", "margins", "metadata", "lower_by_tolerance", "upper_by_tolerance")
-_NOT_LISTED = {"created", "format", "kind", "source", "windows", "dropped", "shard_examples", "shards", "batch_tokens",
-               "schemes", "refined.windows", "refined.closer"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -203,7 +201,7 @@ def compare(
             tau=chosen,
             top=top,
             runs=described,
-            differing=differing(sides),
+            differing=differing({side.key: (side.scheme, side.manifest) for side in sides}),
             held_out_examples=held_out,
             common_examples=aligned[first.key].height,
             common_windows=_common_windows(sides) if staged else None,
@@ -246,24 +244,6 @@ def open_sides(given: RunLike | Sequence[RunLike]) -> list[Side]:
     for run in runs:
         _ = run.summary  # refuses one that is unfinished
     return [Side(key, run, scheme) for key, (run, scheme) in zip(string.ascii_uppercase, named, strict=False)]
-
-
-def differing(sides: Sequence[Side]) -> dict[str, dict[str, Any]]:
-    """The fields of the manifests in which the sides differ, with each side's value."""
-    flat = {side.key: {"scheme": side.scheme, **dict(_flat(plain(side.manifest)))} for side in sides}
-    fields = dict.fromkeys(field for fields in flat.values() for field in fields)
-    values = {field: {key: own.get(field) for key, own in flat.items()} for field in fields}
-    return {field: each for field, each in values.items() if len({json.dumps(v) for v in each.values()}) > 1}
-
-
-def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in tree.items():
-        if above + name in _NOT_LISTED or above + name == "near.memory_positions":
-            continue
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{name}.")
-        else:
-            yield above + name, value
 
 
 def _refuse_undecided(side: Side, rows: pl.DataFrame, tau: float) -> None:

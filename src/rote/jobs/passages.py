@@ -1,7 +1,8 @@
-"""Whether runs measured the same passages: only such are compared."""
+"""Whether runs measured the same passages, as only such are compared; and what else is different about them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ from rote.errors import InputError
 from rote.jobs.open import Run
 from rote.store.files import plain
 from rote.store.manifest import Manifest
+
+_NOT_LISTED = {"created", "format", "kind", "source", "windows", "dropped", "shard_examples", "shards", "batch_tokens",
+               "schemes", "refined.windows", "refined.closer"}  # fmt: skip
 
 
 def refuse_incomparable(runs: Sequence[Run]) -> None:
@@ -77,3 +81,21 @@ def refuse_nothing_scored_in_all(tables: Mapping[str, pl.DataFrame]) -> None:
             "no window was scored in all of these runs: a scan in stages chooses its own. Let them go on, with the "
             "commands that made them, or scan the text in full."
         )
+
+
+def differing(runs: Mapping[str, tuple[str, Manifest]]) -> dict[str, dict[str, Any]]:
+    """The fields in which the manifests of runs differ, with each run's value. Of each: a scheme, its manifest."""
+    flat = {key: {"scheme": scheme, **dict(_flat(plain(manifest)))} for key, (scheme, manifest) in runs.items()}
+    fields = dict.fromkeys(field for fields in flat.values() for field in fields)
+    values = {field: {key: own.get(field) for key, own in flat.items()} for field in fields}
+    return {field: each for field, each in values.items() if len({json.dumps(v) for v in each.values()}) > 1}
+
+
+def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if above + name in _NOT_LISTED or above + name == "near.memory_positions":
+            continue
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield above + name, value
