@@ -46,7 +46,8 @@ def address(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "llama_cpp.server", "--model", str(path), "--model_alias", "gemma", "--logits_all",
-               "true", "--n_ctx", "128", "--host", "127.0.0.1", "--port", str(port), "--n_threads", "2"]  # fmt: skip
+               "true", "--n_ctx", "128", "--host", "127.0.0.1", "--port", str(port), "--n_threads", "1",
+               "--n_threads_batch", "1"]  # fmt: skip
     log = tmp_path_factory.mktemp("server") / "log"
     with log.open("w") as out:
         server = subprocess.Popen(command, stdout=out, stderr=out)
