@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 
 from rote.store.manifest import Manifest
 from rote.store.table import EMPTY, read_shard
@@ -50,6 +51,17 @@ class ScoreTable(ABC):
         if self.manifest.refined is not None:
             return iter([self.scores])
         return iter(self._kept) if self.kept else map(read_shard, self.shards())
+
+    def column(self, name: str) -> Iterator[pl.Series]:
+        """One column, part by part: of what is not kept, nothing else is read."""
+        if self.kept:
+            return (part[name] for part in self.parts())
+        return (read_shard(path, columns=[name])[name] for path in self.shards())
+
+    @property
+    def height(self) -> int:
+        """How many rows there are, as the shards themselves say."""
+        return self.scores.height if self.kept else sum(pq.read_metadata(path).num_rows for path in self.shards())
 
     @cached_property
     def kept(self) -> bool:
