@@ -23,8 +23,8 @@ from pathlib import Path
 import httpx2
 from tests.chatserver import ChatServer
 
-from rote.models.base import Question
 from rote.models.chat import Endpoint, load_chat
+from rote.models.probed import Question
 from rote.probes.asking import Budget, Ledger, ask
 from rote.store.answers import Answers
 

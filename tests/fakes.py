@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rote.decoding import TargetScores, target_scores
-from rote.models.base import ModelIdentity
+from rote.listed import Listed, ListedScores, listed_scores
+from rote.models.base import ModelIdentity, ServedModel
 from rote.models.huggingface import HuggingFaceModel
 from rote.models.memory import Replay
 from rote.scheme import Scheme
@@ -122,14 +123,17 @@ class ReciteModel(HashModel):
 
 
 class OnlyScores:
-    """A `SuffixScorer` and nothing more: scores of given suffixes, from the logits of transformers' own forward pass.
+    """A `SuffixScorer` and nothing more: what it lists comes from the logits of transformers' own forward pass.
 
-    It stands for sources of models that compute elsewhere. One example at a time, in full, without Rote's batches.
+    It stands for models that are served elsewhere: one example at a time, in full, without Rote's batches. `listed`: so
+    many log-probs at each position, in float32 as servers have them; None: those of the whole vocabulary. `by_text`:
+    tokens are told apart by their text, as some servers do; those that share one with a likelier one are lost.
     """
 
-    def __init__(self, model: HuggingFaceModel) -> None:
-        self._network = model._model
-        self._identity = model.identity()
+    def __init__(self, model: HuggingFaceModel, listed: int | None = None, *, by_text: bool = False) -> None:
+        self._network, self.listed, self.by_text = model._model, listed or model.vocabulary, by_text
+        served = None if listed is None else ServedModel(url="http://localhost/v1", protocol="test", listed=listed)
+        self._identity = replace(model.identity(), served=served)
         self.tokenizer, self.bos_id, self.eos_ids = model.tokenizer, model.bos_id, model.eos_ids
         self.vocabulary, self.context_length = model.vocabulary, model.context_length
         self.logit_tolerance, self.warnings = model.logit_tolerance, model.warnings
@@ -137,10 +141,27 @@ class OnlyScores:
     def identity(self) -> ModelIdentity:
         return self._identity
 
-    @torch.inference_mode()
-    def score_suffixes(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> Iterator[TargetScores]:
+    def refuse(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> None:
+        """It can score everything."""
+
+    def score_suffixes(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> Iterator[ListedScores]:
         for example in examples:
-            bos = [] if self.bos_id is None else [self.bos_id]
-            fed = torch.tensor([[*bos, *example.prefix, *example.suffix[:-1]]])
-            logits = self._network(fed).logits[0, -len(example.suffix) :].float()
-            yield target_scores(logits, torch.tensor(example.suffix), schemes)
+            yield listed_scores(self.list_of(example), example.suffix, schemes, self.vocabulary)
+
+    @torch.inference_mode()
+    def list_of(self, example: Example) -> Listed:
+        bos = [] if self.bos_id is None else [self.bos_id]
+        fed = torch.tensor([[*bos, *example.prefix, *example.suffix[:-1]]])
+        base = self._network(fed).logits[0, -len(example.suffix) :].float().log_softmax(1)
+        values, ids = base.topk(self.listed)
+        own = base.gather(1, torch.tensor(example.suffix)[:, None])[:, 0]
+        known = Listed(own.double().numpy(), values.double().numpy(), ids.numpy(), np.ones(len(own), dtype=np.bool_))
+        return self._by_text(known) if self.by_text else known
+
+    def _by_text(self, known: Listed) -> Listed:
+        values, whole = np.full_like(known.values, -np.inf), known.whole.copy()
+        for row, ids in enumerate(known.ids.tolist()):
+            texts = [self.tokenizer.decode([i]) for i in ids]
+            stay = [place for place, text in enumerate(texts) if text not in texts[:place]]
+            values[row, : len(stay)], whole[row] = known.values[row, stay], len(stay) == len(ids)
+        return Listed(known.own, values, np.full_like(known.ids, -1), whole)

@@ -19,7 +19,7 @@ import pytest
 
 import rote
 from rote.cli.main import BY_NAME, GROUPS, app
-from rote.models.huggingface import LOGIT_TOLERANCE
+from rote.models.quantised import LOGIT_TOLERANCE
 from rote.store import (
     attack,
     comparison,

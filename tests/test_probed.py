@@ -18,8 +18,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import rote
 from rote.corpus.chat import chat_prefix
-from rote.models.base import BUNDLED_CHAT, BUNDLED_MEMBERS, ChatModel, Question
+from rote.models.base import BUNDLED_CHAT, BUNDLED_MEMBERS
 from rote.models.chat import load_chat
+from rote.models.probed import ChatModel, Question
 from rote.probes.judging import judge
 from rote.probes.prompts import TOKENS, asked, masked
 from rote.probes.words import tagger

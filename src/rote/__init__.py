@@ -39,18 +39,19 @@ if TYPE_CHECKING:
     from rote.jobs.verify import verify
     from rote.membership.options import Reading
     from rote.models.base import (
-        ChatModel,
         GeneratingModel,
         LogitModel,
         ModelIdentity,
         ModelOptions,
-        Price,
         SuffixScorer,
         TokenModel,
         load,
     )
     from rote.models.chat import Endpoint, load_chat
+    from rote.models.cluster import load_on
+    from rote.models.engine import Engine
     from rote.models.masked import load_reference
+    from rote.models.probed import ChatModel, Price
     from rote.odds import at_least_once, expected_queries, queries_needed
     from rote.probes.options import Words
     from rote.progress import Progress
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 _HOME = {
     "BenchScore": "rote.jobs.open",
     "GREEDY": "rote.scheme",
-    "ChatModel": "rote.models.base",
+    "ChatModel": "rote.models.probed",
     "Checked": "rote.jobs.check",
     "Comparison": "rote.jobs.compare",
     "Doctor": "rote.jobs.doctor",
@@ -72,6 +73,7 @@ _HOME = {
     "DrawnFigures": "rote.jobs.figures",
     "DryRun": "rote.jobs.probe",
     "Endpoint": "rote.models.chat",
+    "Engine": "rote.models.engine",
     "Example": "rote.tokens",
     "Exported": "rote.jobs.export",
     "GeneratingModel": "rote.models.base",
@@ -83,7 +85,7 @@ _HOME = {
     "ModelOptions": "rote.models.base",
     "Near": "rote.extraction.near.options",
     "NearVerbatim": "rote.extraction.near.results",
-    "Price": "rote.models.base",
+    "Price": "rote.models.probed",
     "Probe": "rote.jobs.open",
     "Progress": "rote.progress",
     "Reading": "rote.membership.options",
@@ -116,6 +118,7 @@ _HOME = {
     "index": "rote.jobs",
     "load": "rote.models.base",
     "load_chat": "rote.models.chat",
+    "load_on": "rote.models.cluster",
     "load_reference": "rote.models.masked",
     "longer": "rote.jobs.longer",
     "member": "rote.jobs.member",
@@ -146,6 +149,7 @@ __all__ = [
     "DrawnFigures",
     "DryRun",
     "Endpoint",
+    "Engine",
     "Example",
     "Exported",
     "GeneratingModel",
@@ -190,6 +194,7 @@ __all__ = [
     "index",
     "load",
     "load_chat",
+    "load_on",
     "load_reference",
     "longer",
     "member",

@@ -33,6 +33,10 @@ class RoteError(Exception):
         self._marked = message
         super().__init__(self.told(lambda name, value: name if value is None else f"{name}={value}"))
 
+    def __reduce__(self) -> tuple[type[RoteError], tuple[str]]:
+        """One that comes back from another process still says which words are arguments."""
+        return type(self), (self._marked,)
+
     def told(self, spelled: Callable[[str, str | None], str]) -> str:
         """The message with every argument as `spelled(name, repr of its value or None)` has it."""
         return _ARGUMENT.sub(lambda match: spelled(match[1], match[2]), self._marked)

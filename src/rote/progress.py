@@ -12,7 +12,8 @@ Counted are "windows" (cut), "places" (looked for), "listed", "drawn" and "token
 "generated", "compared", "exported", "figures", "sorted" (shards of an index), "traced" (tokens), "counted" (examples in
 a corpus), "looked up" (outputs in it), "examples" (found for a benchmark), "learning" and "attacking" (token
 evaluations or seconds), "read" (texts), "folds" (parts of them that scores are evaluated on), "splits" and "trials" (of
-a test), "words" (texts whose words are looked at), "asked" (questions), "page" and "loaded" (models).
+a test), "words" (texts whose words are looked at), "asked" (questions), "page" and "loaded" (models). Of a cluster
+"workers" (there, of those asked for) and "evaluated" (token evaluations, of about as many as there will be).
 """
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rote.analysis.probe.summary import summarise
 from rote.corpus.texts import LabelledText
-from rote.models.base import ChatIdentity
+from rote.models.probed import ChatIdentity
 from rote.probes.judging import rule
 from rote.progress import quiet
 from rote.store.files import FORMAT

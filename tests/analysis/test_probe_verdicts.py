@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rote.analysis.probe.costs import formula
 from rote.analysis.probe.verdicts import ways
-from rote.models.base import Price
+from rote.models.probed import Price
 from rote.probes.decop import orders, right
 from rote.probes.options import OUTCOMES
 from rote.store.files import pretty

@@ -178,7 +178,10 @@ def test_bos_always_without_a_bos_token(book: Path, model_copy: Path) -> None:
         (["--batch-size", "many"], ["--batch-size many: give 'auto' or a whole number of at least 1"]),
         (["--device", "abacus"], ["--device must be auto, cpu, cuda, cuda:N or mps, not 'abacus'"]),
         (["--device", "cpu:x"], ["--device must be auto, cpu, cuda, cuda:N or mps, not 'cpu:x'"]),
-        (["--device-map", "round"], ["could not load the model", "'auto'"]),
+        (
+            ["--device-map", "round"],
+            ["--device-map must be auto, balanced, balanced_low_0 or sequential, not 'round'."],
+        ),
     ],
     ids=" ".join,
 )

@@ -69,7 +69,7 @@ def test_probabilities_of_all_suffixes_sum_to_one(
     results = verbatim(model, examples, schemes)
     for index in range(len(schemes)):
         assert math.fsum(r.prob for r in results[index :: len(schemes)]) == pytest.approx(1, abs=1e-5)
-    assert sum(r.greedy for r in results[:: len(schemes)]) == 1
+    assert sum(bool(r.greedy) for r in results[:: len(schemes)]) == 1
 
 
 def test_each_position_is_predicted_from_all_before_it_and_nothing_else() -> None:

@@ -43,7 +43,7 @@ def test_every_point_is_what_scoring_it_alone_gives(model: Any, examples: list[r
         assert point.rates.examples == len(examples)
         assert point.rates.rate_at_tau.count == sum(v.prob >= 1e-6 for v in alone)
         assert point.rates.maximum_rate.count == sum(v.prob > 0 for v in alone)
-        assert point.rates.greedy_rate.count == sum(v.greedy for v in alone)
+        assert point.rates.greedy_rate.count == sum(bool(v.greedy) for v in alone)
         doubt = 2 * model.logit_tolerance / scheme.temperature * point.suffix
         assert point.rates.near_tau.numeric_tolerance == pytest.approx(doubt)
         if point.suffix == 6:

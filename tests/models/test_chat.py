@@ -13,10 +13,11 @@ import pytest
 
 import rote
 from rote import Endpoint, InputError, ModelError, Price, load_chat
-from rote.models.base import BUNDLED, Answer, ChatModel, Question
+from rote.models.base import BUNDLED
 from rote.models.chat import LocalChat
 from rote.models.http import Server
 from rote.models.huggingface import HuggingFaceModel
+from rote.models.probed import Answer, ChatModel, Question
 from tests import tiny
 from tests.chatserver import ChatServer, Instead, Misbehave, error, failing, reply
 

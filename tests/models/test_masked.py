@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 import rote
 from rote import InputError, ModelError, ModelOptions
-from rote.models.base import BUNDLED, WordReference, WordScore
+from rote.models.base import BUNDLED
 from rote.models.causal import RIGHT, CausalReference
 from rote.models.huggingface import HuggingFaceModel
 from rote.models.masked import MaskedReference, load_reference
 from rote.models.memory import Replay
 from rote.models.pieces import Pieces, Read
+from rote.models.probed import WordReference, WordScore
 from tests import masked, tiny
 from tests.cases import cases
 from tests.models.test_safety import LEAVES_A_MARK, edit, with_pickle, with_tokenizer_code

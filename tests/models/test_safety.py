@@ -290,9 +290,9 @@ def test_kernels_from_the_hub_are_refused(where: str, folder: Path, mark: Path) 
 def test_adapters_are_refused(folder: Path, mark: Path) -> None:
     """With peft installed they would be loaded with the model, and without it they would not."""
     edit(folder / "adapter_config.json", base_model_name_or_path="some/model")
-    refused(folder, mark, "adapter_config.json", "merge_and_unload")
+    refused(folder, mark, "adapter_config.json", "adapter takes that folder")
     (folder / "config.json").unlink()
-    refused(folder, mark, "holds an adapter, not a model", "merge_and_unload")
+    refused(folder, mark, "holds an adapter, not a model", "this folder as adapter")
 
 
 # --- pickles

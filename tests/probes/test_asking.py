@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rote import Endpoint, InputError, ModelError, Price, RunError, load_chat
-from rote.models.base import Answer, ChatIdentity, Question
 from rote.models.http import Server
+from rote.models.probed import Answer, ChatIdentity, Question
 from rote.probes.asking import OVERHEAD, Budget, Ledger, ask, key_of
 from rote.store.answers import Answers
 from tests.cases import cases
@@ -292,7 +292,7 @@ RUN = """
 import sys, warnings, logging
 logging.basicConfig(level=logging.DEBUG)
 from rote import Endpoint, load_chat
-from rote.models.base import Question
+from rote.models.probed import Question
 from rote.models.http import Server
 from rote.probes.asking import Ledger, ask
 from rote.store.answers import Answers

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rote.models.base import Answer
+from rote.models.probed import Answer
 from rote.probes import decop
 from rote.probes.completion import after, common, judge_completion, split, words
 from rote.probes.prompts import choose

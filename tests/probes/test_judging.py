@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rote.models.base import Answer
+from rote.models.probed import Answer
 from rote.probes.judging import judge, judge_letter, judge_list, judge_pick, read_paraphrases, rule
 from rote.probes.options import OUTCOMES
 from rote.probes.reading import key, plain, same

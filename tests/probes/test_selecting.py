@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.corpus.readings import Reader
-from rote.models.base import ReferenceIdentity, WordScore
 from rote.models.masked import MaskedReference
+from rote.models.probed import ReferenceIdentity, WordScore
 from rote.probes.options import BERT_VOCABULARY, Selector, Words
 from rote.probes.selecting import ScoredWord, Thresholds, candidates, rare_counts, select, thresholds
 from rote.probes.words import Word, WordClass, tagger

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 import rote
-from rote.models.base import Question
+from rote.models.probed import Question
 from tests.real.fetch import fetch
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from rote.analysis.probe.summary import summarise
 from rote.corpus.texts import LabelledText
-from rote.models.base import ChatIdentity, ModelIdentity, Price, ReferenceIdentity
+from rote.models.base import ModelIdentity
+from rote.models.probed import ChatIdentity, Price, ReferenceIdentity
 from rote.probes.completion import common, split
 from rote.probes.judging import rule
 from rote.probes.options import OUTCOMES, Method

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rote import RunError
-from rote.models.base import Answer, ChatIdentity, Question
+from rote.models.probed import Answer, ChatIdentity, Question
 from rote.probes.asking import key_of
 from rote.store.answers import Answers
 from tests.cases import cases
@@ -94,7 +94,7 @@ def test_two_at_once(path: Path) -> None:
 
 WRITER = """
 import os, signal, sys
-from rote.models.base import Answer, ChatIdentity, Question
+from rote.models.probed import Answer, ChatIdentity, Question
 from rote.store.answers import Answers
 store = Answers(sys.argv[1])
 who = ChatIdentity(name="m", body={}, headers=[])
@@ -120,7 +120,7 @@ def test_processes_that_write_and_are_killed_lose_nothing(path: Path) -> None:
 
 OPENER = """
 import os, sys
-from rote.models.base import Answer, ChatIdentity, Question
+from rote.models.probed import Answer, ChatIdentity, Question
 from rote.store.answers import Answers
 who = ChatIdentity(name="m", body={}, headers=[])
 for turn in range(10):

@@ -19,10 +19,10 @@ from rote.analysis.groups import effective_examples
 from rote.analysis.near.compare import compare_fixed, verbatim_in_larger
 from rote.analysis.near.table import Array, Mask, count_true, mean, share_of
 from rote.analysis.rates import log_prob_bounds
-from rote.errors import InputError
+from rote.errors import InputError, argument
 from rote.odds import wilson
 from rote.store.comparison import FixedSet, Moved, NearComparison, Paired, RunOfSet, VerbatimElsewhere, Whole
-from rote.store.summary import Rates, Share
+from rote.store.summary import Rates
 
 LEAST = 0.01
 """Changes of log p_z below this are not listed: they would print as no change at all."""
@@ -32,7 +32,7 @@ LEAST = 0.01
 class Change:
     """An example whose log p_z grew or fell. `row` is its place in the tables, `crossed` whether it passed tau.
 
-    `least_change`: by how much log p_z moved at the least (what is certain where a row was stopped early; inf where p_z
+    `least_change`: by how much log p_z moved at the least (what is certain where a row is only bounded; inf where p_z
     is 0 in one of the runs); `exact`: whether that is the change itself.
     """
 
@@ -60,19 +60,33 @@ def common(tables: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame],
     return aligned, {name: table.height - shared.height for name, table in tables.items()}
 
 
+OPEN = "left_open"
+"""A column that says of which rows a served model's list leaves p_z open; where there is none, of no row."""
+
+
 def extractable(scores: pl.DataFrame, tau: float) -> Mask:
-    """Which rows reach tau; an InputError where stopped rows leave that open."""
+    """Which rows certainly reach tau; an InputError where stopped rows leave that open (see `undecided`)."""
     if not 0 < tau <= 1:
         raise InputError(f"tau is a probability and must lie in (0, 1], not {tau}.")
     lower, upper = log_prob_bounds(scores)
     reached: Mask = lower >= math.log(tau)
-    undecided = count_true(~reached & (upper >= math.log(tau)))
-    if undecided:
+    doubtful = count_true(~reached & (upper >= math.log(tau)) & ~_left_open(scores))
+    if doubtful:
         raise InputError(
-            f"whether {undecided} of {scores.height} rows reach {tau:g} is not known: they were stopped early, at a "
+            f"whether {doubtful} of {scores.height} rows reach {tau:g} is not known: they were stopped early, at a "
             "larger tau. Compare at a tau that is at least the run's own, or score again without stopping early."
         )
     return reached
+
+
+def undecided(scores: pl.DataFrame, tau: float) -> Mask:
+    """Which rows may reach tau or not, as a served model's list leaves them open."""
+    lower, upper = log_prob_bounds(scores)
+    return _left_open(scores) & (lower < math.log(tau)) & (upper >= math.log(tau))
+
+
+def _left_open(scores: pl.DataFrame) -> Mask:
+    return scores[OPEN].to_numpy() if OPEN in scores.columns else np.zeros(scores.height, dtype=np.bool_)
 
 
 def paired(
@@ -80,10 +94,22 @@ def paired(
 ) -> Paired:
     """What the second run gains and loses against the first. The tables must be aligned, as `common` makes them.
 
+    Rows that a served model's list leaves open at tau in either run are left out, and counted as `undecided`: nothing
+    is known of whether they were gained or lost.
+
     `document` says of each example which document (0, 1, ...) it was drawn from; None: each stands for itself.
     """
-    one, two = extractable(first, tau), extractable(second, tau)
     _check_aligned(first, second)
+    doubtful = undecided(first, tau) | undecided(second, tau)
+    if doubtful.all():
+        raise InputError(
+            f"whether they reach {tau:g} is open for all rows, as the server's list leaves it: there is nothing to "
+            f"compare. Ask the server for more log-probs with {argument('listed')}."
+        )
+    moves = _moved(first, second)
+    first, second = first.filter(~doubtful), second.filter(~doubtful)
+    document = None if document is None else document[~doubtful]
+    one, two = extractable(first, tau), extractable(second, tau)
     both, gained, lost = count_true(one & two), count_true(~one & two), count_true(one & ~two)
     neither = one.size - both - gained - lost
     moved = two.astype(np.int64) - one.astype(np.int64)
@@ -100,7 +126,8 @@ def paired(
             difference_interval(both=both * worth, gained=gained * worth, lost=lost * worth, neither=neither * worth)
         ),
         effective=effective,
-        log_prob=_moved(first, second),
+        log_prob=moves,
+        undecided=count_true(doubtful),
     )
 
 
@@ -159,10 +186,11 @@ def fixed_sets(tables: Mapping[str, pl.DataFrame], *, tau: float) -> list[FixedS
 
     A rate may grow because more examples pass tau or because the same become likelier; a fixed set tells them apart.
     One entry per set: `reference` (the run whose extractable examples it holds; None: extractable in all), `examples`,
-    and for each run the `Share` extractable and the `mean_p_z` (`mean_p_z_upper` is larger where stopped rows leave
+    and for each run the `Share` extractable and the `mean_p_z` (`mean_p_z_upper` is larger where bounded rows leave
     doubt; both are None for an empty set).
     """
     reached = {name: extractable(table, tau) for name, table in tables.items()}
+    may = {name: reached[name] | undecided(table, tau) for name, table in tables.items()}
     bounds = {name: [np.exp(bound) for bound in log_prob_bounds(table)] for name, table in tables.items()}
     sets: list[tuple[str | None, Mask]] = [*reached.items(), (None, np.logical_and.reduce(list(reached.values())))]
     return [
@@ -171,7 +199,9 @@ def fixed_sets(tables: Mapping[str, pl.DataFrame], *, tau: float) -> list[FixedS
             examples=count_true(chosen),
             runs={
                 name: RunOfSet(
-                    extractable=_share(reached[name] & chosen, chosen),
+                    extractable=share_of(
+                        count_true(reached[name] & chosen), count_true(may[name] & chosen), count_true(chosen)
+                    ),
                     mean_p_z=mean(lower[chosen]),
                     mean_p_z_upper=mean(upper[chosen]),
                 )
@@ -223,7 +253,8 @@ def differences(tables: Mapping[str, pl.DataFrame], *, tau: float) -> pl.DataFra
     """One row per example: each run's log_prob and verdict at tau, and how every run differs from the first.
 
     `difference_X` is log p_z in X less that in the first run: infinite where p_z is 0 in one of them, null where it is
-    0 in both or where a row was stopped early in one. `change_X` is gained, lost, both or neither, at tau. Where
+    0 in both or where a row is only bounded in one. `change_X` is gained, lost, both or neither, at tau; null, like
+    `extractable_X`, where a served model's list leaves it open. Where
     another tokenizer cuts X's suffixes elsewhere, `suffix_start_X` and `suffix_end_X` say where.
     """
     names = list(tables)
@@ -232,7 +263,8 @@ def differences(tables: Mapping[str, pl.DataFrame], *, tau: float) -> pl.DataFra
     for name, table in tables.items():
         columns[f"log_prob_{name}"] = table["log_prob"]
         columns[f"bounded_{name}"] = table["bounded"]
-        columns[f"extractable_{name}"] = extractable(table, tau)
+        reached = pl.Series(extractable(table, tau))
+        columns[f"extractable_{name}"] = reached.set(pl.Series(undecided(table, tau)), None)
         if _has_near(table):
             columns |= {f"lower_{name}": table["lower"], f"upper_{name}": table["upper"]}
     for name in names[1:]:
@@ -242,13 +274,14 @@ def differences(tables: Mapping[str, pl.DataFrame], *, tau: float) -> pl.DataFra
     before = extractable(first, tau)
     for name in names[1:]:
         known, moved = _difference(first, tables[name])
-        after = columns[f"extractable_{name}"]
+        after, doubtful = extractable(tables[name], tau), undecided(first, tau) | undecided(tables[name], tau)
         words = np.select([before & after, ~before & after, before & ~after], ["both", "gained", "lost"], "neither")
         columns[f"difference_{name}"] = pl.Series(
             [value if sure else None for value, sure in zip(moved.tolist(), known.tolist(), strict=True)],
             dtype=pl.Float64,
         )
-        columns[f"change_{name}"] = pl.Series(words.tolist(), dtype=pl.String)
+        told = np.where(doubtful, None, words)  # type: ignore[call-overload]
+        columns[f"change_{name}"] = pl.Series(told.tolist(), dtype=pl.String)
     return pl.DataFrame(columns)
 
 
@@ -315,10 +348,6 @@ def _less(one: Array, other: Array) -> Array:
     """one - other, of logarithms; 0 for two that are -inf, which numpy would call not a number."""
     nothing = (one == -math.inf) & (other == -math.inf)
     return np.where(nothing, 0.0, np.where(nothing, 0.0, one) - np.where(nothing, 0.0, other))
-
-
-def _share(reached: Mask, chosen: Mask) -> Share:
-    return share_of(count_true(reached), count_true(reached), count_true(chosen))
 
 
 def _has_near(table: pl.DataFrame) -> bool:

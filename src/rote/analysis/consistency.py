@@ -56,18 +56,39 @@ def _number_problems(manifest: Manifest, scores: pl.DataFrame) -> Iterator[str]:
     if any(not lengths[0].equals(own, check_names=False) or own.null_count() for own in lengths):
         yield "a row has not one number of each kind for each of its tokens"
         return
-    if scores["bounded"].any() and not manifest.stop_early:
+    if scores["bounded"].any() and not manifest.stop_early and manifest.model.served is None:
         yield "a row was stopped early in a run that stops none"
+    yield from _open_problems(manifest, scores)
     if (lengths[0] == 0).any():
         yield f"{scores.filter(lengths[0] == 0)['example_id'][0]!r} has no tokens"
     whole = scores.filter(~pl.col("bounded"))
-    sums = whole["token_log_probs"].list.eval(pl.element().cast(pl.Float64)).list.sum()
+    sums = whole["token_log_probs"].list.eval(pl.element().cast(pl.Float64)).list.sum()  # but for open ones: then -inf
     off = whole.filter(~((sums == whole["log_prob"]) | ((sums - whole["log_prob"]).abs() <= 1e-6 * (1 + sums.abs()))))
     if off.height:
         yield f"the log-prob of {off['example_id'][0]!r} is not the sum of its tokens'"
     above = scores.filter((pl.col("log_prob") > 0) | (pl.col("greedy") & (pl.col("ranks").list.max() > 1)))
     if above.height:
         yield f"{above['example_id'][0]!r} has a probability above 1, or is called greedy and is not"
+
+
+def _open_problems(manifest: Manifest, scores: pl.DataFrame) -> Iterator[str]:
+    """Tokens without a log-prob where none can be, and rows that are called bounded or exact and are not."""
+    tokens = pl.col("token_log_probs")
+    few = scores.select(
+        "example_id",
+        "bounded",
+        "greedy",
+        left_open=tokens.list.eval(pl.element().is_null()).list.any(),
+        impossible=tokens.list.min() == float("-inf"),
+    )
+    if manifest.model.served is None:
+        off = few.filter(pl.col("left_open") | pl.col("greedy").is_null())
+        said = "has a token that was left open, and only a served model leaves any"
+    else:
+        off = few.filter(pl.col("bounded") != (pl.col("left_open") & ~pl.col("impossible")))
+        said = "is called bounded or exact, and its tokens say otherwise"
+    if off.height:
+        yield f"{off['example_id'][0]!r} {said}"
 
 
 def _near_problems(manifest: Manifest, scores: pl.DataFrame) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Where a text comes out: covered characters, hot-spots, p_z along the text, and the longest sequence.
 
 Every function takes the rows of one scheme over one text, as a scan writes them. Positions are code points from 0, ends
-are exclusive. A stopped row's log_prob is an upper bound below tau: it counts nowhere, and where it could have, that is
-said or refused.
+are exclusive. A bounded row's log_prob is only an upper bound: it counts nowhere, and where it could have, that is
+said, or refused where scoring longer would have told.
 """
 
 from __future__ import annotations
@@ -40,12 +40,15 @@ def coverage(
     length: int,
     thresholds: Sequence[float] = (0.01, 0.1, 0.5, 0.75),
     span: Span = "suffix",
+    *,
+    served: bool = False,
 ) -> dict[str, Coverage]:
     """For each threshold (key "0.01", ...) the characters covered by windows whose p_z is at least that.
 
     `scores` are the rows of one scheme over one text of `length` code points. What lies in any of them was looked at. A
-    stopped row does not count: its p_z is below its bound. A threshold that some stopped row's bound reaches cannot be
-    decided and is an InputError.
+    bounded row does not count: its p_z is below its bound. A threshold that the bound of some row reaches that was
+    stopped early cannot be decided and is an InputError. A `served` model's rows are bounded where its list leaves
+    tokens open: what they would cover is in the upper values.
     """
     _check_length(length)
     lower, upper = log_prob_bounds(scores)
@@ -54,9 +57,12 @@ def coverage(
     looked_at = sum(end - start for start, end in merge_spans(starts, ends))
     covered: dict[str, Coverage] = {}
     for threshold in thresholds:
-        counts = _reaching(lower, upper, threshold)
+        counts = _reaching(lower, upper, threshold, served)
         runs = merge_spans(starts[counts], ends[counts])
         characters = sum(end - start for start, end in runs)
+        may = upper >= math.log(threshold)
+        undecided = int(np.count_nonzero(may & ~counts))
+        most = sum(end - start for start, end in merge_spans(starts[may], ends[may])) if undecided else None
         longest = max(runs, key=lambda run: run[1] - run[0], default=None)
         covered[f"{threshold:g}"] = Coverage(
             characters=characters,
@@ -64,6 +70,10 @@ def coverage(
             share_of_looked_at=characters / looked_at if looked_at else None,
             longest_run=None if longest is None else list(longest),
             runs=len(runs),
+            undecided=undecided,
+            characters_upper=most,
+            share_upper=None if most is None else most / length,
+            share_of_looked_at_upper=None if most is None or not looked_at else most / looked_at,
         )
     return covered
 
@@ -97,11 +107,14 @@ def hot_spots(
     span: Span = "suffix",
     rank: Rank = "length",
     top: int | None = None,
+    *,
+    served: bool = False,
 ) -> list[HotSpot]:
     """The merged runs of windows whose p_z is at least `threshold`, the first `top` of them.
 
     By "length": longest first, of equal ones the earlier. By "probability": the one with the most likely window first,
-    of equal ones the longer, then the earlier. Stopped rows are treated as in `coverage`.
+    of equal ones the longer, then the earlier. Bounded rows are treated as in `coverage`: those of a `served` model may
+    make more and longer spots than the certain ones that are given (`undecided_rows` counts them).
     """
     if rank not in ("length", "probability"):
         raise InputError(f"hot-spots are ranked by 'length' or 'probability', not by {rank!r}.")
@@ -111,7 +124,7 @@ def hot_spots(
     lower, upper = log_prob_bounds(scores)
     starts, ends = spans(scores, span)
     _check_spans(starts, ends, length, scores["example_id"])
-    rows = np.flatnonzero(_reaching(lower, upper, threshold) & (ends > starts))
+    rows = np.flatnonzero(_reaching(lower, upper, threshold, served) & (ends > starts))
     runs = merge_spans(starts[rows], ends[rows])
     if not runs:
         return []
@@ -136,6 +149,12 @@ def hot_spots(
     return spots[:top]
 
 
+def undecided_rows(scores: pl.DataFrame, threshold: float) -> int:
+    """How many rows may reach a threshold and are not known to."""
+    lower, upper = log_prob_bounds(scores)
+    return int(np.count_nonzero((upper >= math.log(threshold)) & (lower < math.log(threshold))))
+
+
 @dataclass(frozen=True, slots=True)
 class Histogram:
     """How many windows have their p_z in each bin: `counts[i]` of them in [edges[i], edges[i + 1]), the last with 1."""
@@ -148,10 +167,10 @@ class Histogram:
 class Location:
     """p_z along the text.
 
-    `points` has a row per window: `start`, `suffix_start`, `log_prob`, `prob`, `bounded`; a stopped row's log_prob is
+    `points` has a row per window: `start`, `suffix_start`, `log_prob`, `prob`, `bounded`; a bounded row's log_prob is
     an upper bound and its prob null. The histograms count windows with p_z >= FLOOR: `log10` in bins of a tenth of a
     decade from 0.0001 to 1, `linear` in 50 bins from 0 to 1, of which the first begins at 0 but counts from FLOOR on.
-    They leave out `undecided` stopped rows whose bound reaches FLOOR.
+    They leave out `undecided` bounded rows whose bound reaches FLOOR.
     """
 
     points: pl.DataFrame
@@ -189,7 +208,8 @@ def longest(scores: pl.DataFrame, thresholds: Sequence[float] = (0.01, 0.1, 0.5,
 
     The first m tokens of a suffix come out with the exponential of the sum of their token_log_probs, so every shorter
     suffix of every window is looked at too. Of equally long ones the most likely, then the first. No result is longer
-    than the suffixes that were scored: one as long as they are says that longer windows may show more.
+    than the suffixes that were scored: one as long as they are says that longer windows may show more. Tokens that a
+    served model's list leaves open are never part of it: what they cut short is not exact.
     """
     furthest = Furthest(thresholds)
     furthest.add(scores)
@@ -209,9 +229,11 @@ class Furthest:
         log_prob_bounds(scores, "token_log_probs")
         stopped = scores["bounded"].to_numpy()
         for first, sums, lengths in _prefix_sums(scores["token_log_probs"]):
+            opens = np.where(np.isnan(sums).any(1), np.isnan(sums).argmax(1), -1)  # a row's first open token
             for threshold, best in self._best.items():
                 tokens = np.count_nonzero(sums >= math.log(threshold), axis=1)
-                if (stopped[first : first + tokens.size] & (tokens == lengths)).any():
+                ended = stopped[first : first + tokens.size] & (tokens == lengths)
+                if (ended | (tokens == opens)).any():
                     self._inexact.add(threshold)
                 most = int(tokens.max())
                 if most < (1 if best is None else best.tokens):
@@ -246,6 +268,8 @@ def _longest(scores: pl.DataFrame, tokens: int, log_prob: float, row: int) -> Lo
 
 def _prefix_sums(token_log_probs: pl.Series) -> Iterator[tuple[int, Floats, Integers]]:
     """Sums of each row's first 1, 2, ... token log-probs in float64, -inf past its end; some rows at a time.
+
+    NaN from the first token on that has none, as a served model's list leaves it open.
 
     Gives the first row's number, the sums, and the rows' lengths.
     """
@@ -357,11 +381,11 @@ def merge_spans(starts: Any, ends: Any) -> list[tuple[int, int]]:
     return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
-def _reaching(lower: Floats, upper: Floats, threshold: float) -> NDArray[np.bool_]:
-    """Which rows have p_z >= threshold. A threshold that a stopped row's bound reaches cannot be decided."""
+def _reaching(lower: Floats, upper: Floats, threshold: float, served: bool) -> NDArray[np.bool_]:
+    """Which rows certainly have p_z >= threshold. One that the bound of a row reaches that was stopped is refused."""
     _check_threshold(threshold)
     undecided = np.count_nonzero((upper >= math.log(threshold)) & (upper > lower))
-    if undecided:
+    if undecided and not served:
         raise InputError(
             f"coverage at {threshold:g} cannot be known: {counted(int(undecided), 'window')} "
             f"{'was' if undecided == 1 else 'were'} stopped early and may reach it. "

@@ -82,7 +82,7 @@ def sampled_rates(
 
     def drawn(rate: AnyRate, *, greedy: bool = False) -> AnyRate:
         if greedy:
-            certain_hits = possible_hits = scores["greedy"].to_numpy()
+            certain_hits, possible_hits = (scores["greedy"].fill_null(known).to_numpy() for known in (False, True))
         else:
             possible = round(rate.rate_upper * scores.height)
             certain_hits, possible_hits = _likeliest(lower, rate.count), _likeliest(upper, possible)

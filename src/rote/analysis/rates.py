@@ -1,8 +1,9 @@
 """Rates over a set of examples, the (n, p) table among them: which share a model gives back, and how sure that is.
 
-Two uncertainties stand beside every rate. `rate` and `rate_upper` differ where scoring stopped early: a stopped row's
-log_prob is only an upper bound on log p_z, so `rate` takes the row as never extracted and `rate_upper` as likely as its
-bound; the truth lies between. `interval` is the 95% Wilson interval for drawing these examples from a larger set,
+Two uncertainties stand beside every rate. `rate` and `rate_upper` differ where rows are bounded (scoring stopped early,
+or a served model's list leaves a token open): a bounded row's log_prob is only an upper bound on log p_z, so `rate`
+takes the row as never extracted and `rate_upper` as likely as its bound; the truth lies between.
+`interval` is the 95% Wilson interval for drawing these examples from a larger set,
 from the lower end for `rate` to the upper end for `rate_upper`. Windows that overlap are not independent draws: over
 them the interval is too narrow.
 
@@ -51,12 +52,12 @@ def rates(
     `numeric_tolerance` is how far log_prob may move between two correct computations, `border_tolerance` how far a
     token's margin may; both depend on the dtype, and the defaults suit float32. Fields of the result:
 
-    - `examples`: rows, or all windows of a scan in stages; `bounded`: how many of them stopped early; `tau`
+    - `examples`: rows, or all windows of a scan in stages; `bounded`: of how many only an upper bound is known; `tau`
     - `greedy_rate`, `rate_at_tau`, `rate_at_1e_4`, `maximum_rate` (log_prob > -inf): a `Rate` each
     - `np_table`: for each n in QUERIES and p in CHANCES a `Rate` with `n` and `p`: the share of examples that appear at
       least once in n generations with probability p or more
     - `n_passing_greedy`: for each p in CHANCES (key "0.1", ...) a `Passing`; of the rows alone
-    - `near_tau`: `count` rows whose log_prob (a stopped row's: its bound) is within `numeric_tolerance` of log tau, so
+    - `near_tau`: `count` rows whose log_prob (a bounded row's: its bound) is within `numeric_tolerance` of log tau, so
       that another correct computation may put them on the other side
     - `border_tokens`: `count` rows with a target token within `border_tolerance` of the border of the support, so that
       another correct computation may find it inside or outside
@@ -88,17 +89,18 @@ def staged_rates(
     lower.sort()
     upper.sort()
     greedy = int(scores["greedy"].sum())
-    lower_greedy = np.where(scores["greedy"].to_numpy(), 0.0, -math.inf)
+    # Null where a served model's list does not tell; then it may be.
+    sure, may = (np.where(scores["greedy"].fill_null(known), 0.0, -math.inf) for known in (False, True))
     return Rates(
         examples=tally.total,
         bounded=int(scores["bounded"].sum()),
         tau=tau,
-        greedy_rate=_Tally(lower_greedy, lower_greedy, left_out).rate(_possible),
+        greedy_rate=_Tally(sure, may, left_out).rate(_possible),
         rate_at_tau=tally.rate(lambda rows: _at_or_above(rows, tau)),
         rate_at_1e_4=tally.rate(lambda rows: _at_or_above(rows, LOWER_TAU)),
         maximum_rate=tally.rate(_possible),
         np_table=tally.np_table(QUERIES, CHANCES),
-        n_passing_greedy={f"{p:g}": _passing(lower, upper, greedy, p) for p in CHANCES},
+        n_passing_greedy={f"{p:g}": _passing(lower, upper, greedy, _possible(may), p) for p in CHANCES},
         near_tau=NearTau(count=near, numeric_tolerance=numeric_tolerance),
         border_tokens=BorderTokens(count=_border_rows(scores, border_tolerance), border_tolerance=border_tolerance),
     )
@@ -163,13 +165,13 @@ def np_rates(
 
 def audit(scores: pl.DataFrame, tau: float, left_out: LeftOut) -> Audit:
     """What the windows drawn from those left out say of these, under one scheme."""
-    hits = _at_or_above(np.sort(log_prob_bounds(scores)[0][left_out.drawn]), tau)
+    hits, most = (_at_or_above(np.sort(bound[left_out.drawn]), tau) for bound in log_prob_bounds(scores))
     draws = int(left_out.drawn.sum())
-    return Audit(left_out=left_out.windows, drawn=draws, hits=hits, bound=_share_at_most(hits, draws, left_out.windows))
+    return Audit(left_out=left_out.windows, drawn=draws, hits=hits, bound=_share_at_most(most, draws, left_out.windows))
 
 
 def log_prob_bounds(scores: pl.DataFrame, *needed: str) -> tuple[Array, Array]:
-    """Each row's lower and upper bound on log p_z: both its log_prob, but -inf below where the row was stopped.
+    """Each row's lower and upper bound on log p_z: both its log_prob, but -inf below where the row is bounded.
 
     Checks what every analysis relies on: the columns are there (`needed` too), the rows are of one scheme, and each
     log_prob is that of a probability.
@@ -182,7 +184,7 @@ def log_prob_bounds(scores: pl.DataFrame, *needed: str) -> tuple[Array, Array]:
     if scores["scheme"].n_unique() > 1:
         schemes = ", ".join(f"'{scheme}'" for scheme in scores["scheme"].unique().sort())
         raise InputError(f"these scores are of several schemes ({schemes}); filter the table to one of them first.")
-    for name in {"log_prob", "bounded", *needed} & {"log_prob", "bounded", "greedy"}:
+    for name in {"log_prob", "bounded", *needed} & {"log_prob", "bounded"}:
         if scores[name].null_count():
             row = scores.row(int(scores[name].is_null().arg_max() or 0), named=True)
             raise InputError(f"example {row['example_id']!r} has no {name}; score it again.")
@@ -256,8 +258,8 @@ def _reaching(ascending: Array, n: int, p: float) -> int:
     return ascending.size - bisect_left(rows, p, key=lambda log_prob: at_least_once(math.exp(log_prob), n))
 
 
-def _passing(lower: Array, upper: Array, greedy: int, p: float) -> Passing:
-    n, log10_n = _queries_for_more_than(lower, greedy, p)
+def _passing(lower: Array, upper: Array, greedy: int, most_greedy: int, p: float) -> Passing:
+    n, log10_n = _queries_for_more_than(lower, most_greedy, p)
     n_lower, log10_n_lower = _queries_for_more_than(upper, greedy, p)
     return Passing(n=n, log10_n=log10_n, n_lower=n_lower, log10_n_lower=log10_n_lower)
 

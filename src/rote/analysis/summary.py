@@ -41,7 +41,7 @@ def summarise(
     of a scan in stages, how many of these have.
     So summary.json is written for other programs, and never read: what stands in a summary is worked out again.
     """
-    logit_tolerance = manifest.logit_tolerance
+    logit_tolerance, served = manifest.logit_tolerance, manifest.model.served is not None
     scores = narrowed.rows
     schemes: dict[str, SchemeNumbers] = {}
     for scheme in manifest.schemes:
@@ -60,7 +60,7 @@ def summarise(
         if manifest.near is not None:
             numbers = replace(numbers, near=near_summary(own, tau=manifest.tau))
         if manifest.source.characters is not None:
-            covered = coverage(own, manifest.source.characters, thresholds=THRESHOLDS)
+            covered = coverage(own, manifest.source.characters, thresholds=THRESHOLDS, served=served)
             numbers = replace(numbers, coverage=covered, longest=_longest(narrowed.longest[scheme], left_out))
         schemes[scheme] = numbers
     first = rows_of(scores, manifest.schemes[0], manifest)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from rote.analysis.rates import log_prob_bounds, rates
-from rote.errors import InputError, counted
+from rote.errors import InputError, argument, counted
 from rote.odds import at_least_once
 from rote.store.sweep import Perplexity, Point, WithinTrials
 
@@ -29,7 +29,15 @@ def shortened(scores: pl.DataFrame, suffix: int) -> pl.DataFrame:
     if suffix < 1:
         raise InputError(f"a suffix must have at least 1 token, not {suffix}.")
     if scores["bounded"].any():
-        raise InputError("rows that stopped early lack tokens, so they cannot be shortened; score without stop_early.")
+        raise InputError(
+            "rows of which only an upper bound is known cannot be shortened; score without stop_early, or where a "
+            f"server's list leaves tokens open, ask it for more with {argument('listed')}."
+        )
+    if scores["token_log_probs"].list.eval(pl.element().is_null()).list.any().any():
+        raise InputError(
+            "a server's list leaves tokens of these rows open, so they cannot be shortened; ask it for more with "
+            f"{argument('listed')}."
+        )
     lengths = scores["token_log_probs"].list.len()
     if (lengths < suffix).any():
         row = scores.row(int((lengths < suffix).arg_max() or 0), named=True)

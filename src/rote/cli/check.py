@@ -47,7 +47,7 @@ def check(checked: Checked, asked: Asked) -> None:
         f"the generated share; its p-value is {checked.smallest_p_value:.2g}."
     )
     print_lines(out, [judged, ""])
-    facts = {"model": f"{numbers.literal(model.title)}, weights {model.fingerprint[:16]}…", "scheme": checked.scheme}
+    facts = {"model": f"{numbers.literal(model.title)}, {numbers.weights(model)}", "scheme": checked.scheme}
     facts["bos"] = numbers.bos(model)
     print_lines(out, [f"{name:<12}{value}" for name, value in facts.items()])
     for row in checked.passages:

@@ -21,13 +21,14 @@ import rote
 from rote.cli.items import Item, items, job_of, kind_of, shown_default
 from rote.cli.screen import interrupted_by, messages, print_json, progress
 from rote.errors import InputError, RoteError, argument
+from rote.models.base import is_served
 
 Asked = Mapping[str, Any]
 """What the library's function was called with."""
 
 PANELS = {
     "near": "Near-verbatim extraction", "refine": "Scans in stages", "model": "Model", "schemes": "Decoding",
-    "words": "Words", "endpoint": "Served models",
+    "words": "Words", "endpoint": "Served models", "engine": "Cluster",
 }  # fmt: skip
 """Where the help puts the options of a group, by the name of the function's argument."""
 
@@ -199,7 +200,7 @@ def _put_together(of: str, known: tuple[Item, ...], given: Mapping[Item, Any], a
 def _load(known: tuple[Item, ...], given: Mapping[Item, Any], asked: dict[str, Any]) -> None:
     """Load the model. A command on a finished run loads the run's own, unless something is said about it."""
     own = {item.name: value for item, value in given.items() if item.of == "model"}
-    name = own.pop("name", None)
+    name, engine = own.pop("name", None), asked.pop("engine", rote.Engine())
     for item, path in given.items():  # before the minute that loading a model may take
         if isinstance(path, Path) and item.name != "out" and not path.exists():
             raise InputError(f"{path}: there is no such file or folder. Check the path.")
@@ -207,12 +208,15 @@ def _load(known: tuple[Item, ...], given: Mapping[Item, Any], asked: dict[str, A
     if held is None:
         chosen = "bundled" if name is None else name
         with messages.status(f"loading {escape(chosen)}"):
-            asked["model"] = rote.load(chosen, rote.ModelOptions(**own))
-    elif (name is not None or own) and held.intact:
+            asked["model"] = rote.load_on(engine, chosen, rote.ModelOptions(**own))
+    elif (name is not None or own or engine != rote.Engine()) and held.intact:
         was = held.model_options
-        options = replace(was if name is None else replace(was, revision=None, label=None), **own)
+        if name is not None:  # where one is served and the other is not, BOS alone holds
+            alike = is_served(name) == (was.tokenizer is not None)
+            was = replace(was, revision=None, label=None, adapter=None) if alike else rote.ModelOptions(bos=was.bos)
+        options = replace(was, **own)
         with messages.status("loading the model"):
-            asked["model"] = held.load_model(name, options)
+            asked["model"] = held.load_model_on(engine, name, options)
 
 
 def content_of(result: Any) -> Any:

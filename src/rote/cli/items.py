@@ -12,9 +12,10 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import rote
+from rote.models.base import ON_ENGINES
 from rote.options import Option
 
-OF_A_RUN = ("dtype", "revision", "bos", "fingerprint", "label")
+OF_A_RUN = ("dtype", "revision", "bos", "fingerprint", "label", "tokenizer", "listed", "adapter")
 """The options of a model that a finished run has an answer to: `Run.model_options`."""
 
 
@@ -84,6 +85,8 @@ def _items(job: Callable[..., Any]) -> Iterator[Item]:
         option, group = _option(hint), _group(hint, default)
         if name == "model":
             yield from _model(of_a_run=default is None, needed="evidence" not in hints)
+            if _on_engines(hint):
+                yield from _fields("engine", rote.Engine())
             continue
         if option is not None:  # of a group: as --near, without which nothing of it is wanted
             positional = parameter.kind is Parameter.POSITIONAL_OR_KEYWORD and not option.flag
@@ -107,6 +110,12 @@ def _fields(of: str, group: Any) -> Iterator[Item]:
     for field in fields(group):
         if (option := _option(hints[field.name])) is not None:
             yield Item(field.name, of, hints[field.name], option, getattr(group, field.name), group=group)
+
+
+def _on_engines(hint: Any) -> bool:
+    """Whether it is a model that workers of a cluster may have."""
+    said = getattr(hint, "__metadata__", ())
+    return ON_ENGINES in said or any(_on_engines(member) for member in get_args(hint) if not said)
 
 
 def _option(hint: Any) -> Option | None:

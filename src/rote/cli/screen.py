@@ -84,6 +84,7 @@ def progress() -> Iterator[Shown]:
         names |= {"page": "writing the page", "loaded": "loading the model"}
         names |= {"words": "choosing words", "asked": "asking"}
         names |= {"read": "reading", "folds": "evaluating", "splits": "testing", "trials": "testing on held-out texts"}
+        names |= {"workers": "workers", "evaluated": "token evaluations"}
         names |= {"learning": "attacking examples with answers", "attacking": "attacking"}
 
         def tell(what: str, done: int, total: int) -> None:

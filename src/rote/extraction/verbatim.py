@@ -21,7 +21,8 @@ from rote.decoding import TargetScores
 from rote.errors import InputError, ModelError, argument
 from rote.extraction.passes import Doubts, Floats, Row, Scorer, cost_of
 from rote.extraction.results import Results
-from rote.models.base import LogitModel, ScoringModel, SuffixScorer, TokenModel
+from rote.listed import ListedScores
+from rote.models.base import LogitModel, ScoringModel, SpreadModel, SuffixScorer, TokenModel
 from rote.options import BatchSize, require_kind, require_tau, require_whole
 from rote.progress import Progress, quiet
 from rote.scheme import GREEDY, Scheme, Schemes, as_schemes
@@ -35,15 +36,18 @@ class Verbatim:
     """One example under one scheme.
 
     `log_prob` is log p_z, -inf where a suffix token lies outside the scheme's support. Where `bounded` it is an upper
-    bound instead, certainly below the tau that was asked for, and the per-token arrays end where scoring stopped.
-    `greedy`: greedy decoding emits exactly the suffix. `margins`: see `rote.decoding.target_scores`; tokens whose
-    margin is smaller than the model's `logit_tolerance` may fall on either side of the support in another computation.
+    bound instead. Either scoring stopped early: the bound is certainly below the tau that was asked for, and the
+    per-token arrays end there. Or a server's list of log-probs leaves tokens open (see `rote.listed`): then the bound
+    may be anything, and these tokens have no log-prob (NaN) and margin 0.
+    `greedy`: greedy decoding emits exactly the suffix; None where a server's list does not tell. `ranks`: of a token
+    beyond such a list of N, N + 1; 0 where the list does not tell. `margins`: see `rote.decoding.target_scores`; tokens
+    whose margin is smaller than the model's `logit_tolerance` may fall on either side of the support elsewhere.
     """
 
     example_id: str
     scheme: Scheme
     log_prob: float
-    greedy: bool
+    greedy: bool | None
     bounded: bool
     token_log_probs: Floats
     base_log_probs: Floats
@@ -57,7 +61,7 @@ class Verbatim:
         return math.exp(self.log_prob)
 
     def told(self) -> dict[str, Any]:
-        """Its numbers by name; p_z is an upper bound where it was stopped."""
+        """Its numbers by name; p_z is an upper bound where it is `bounded`."""
         own = {"scheme": str(self.scheme), "p_z": self.prob, "log_prob": self.log_prob}
         return {**own, "greedy": self.greedy, "bounded": self.bounded}
 
@@ -93,6 +97,9 @@ def _scored(
         return []
     # What may turn out to be the greedy output is not given up: greedy decoding is asked about, too.
     asked = schemes if tau is None else (*schemes, GREEDY)
+    if isinstance(model, SpreadModel):
+        found: list[Verbatim] = model.call(_scored, examples, schemes, tau, batch_size, quiet)
+        return found
     tell = _counting(progress, len(examples))
     if not isinstance(model, LogitModel):
         return _listed(model, examples, schemes, tell)
@@ -139,19 +146,33 @@ def _listed(
     """Scores that the model's source has worked out itself: every suffix in full, as nothing is gained by stopping."""
     results = []
     for example, scores in zip(examples, model.score_suffixes(examples, schemes), strict=True):
-        if scores.log_probs.shape != (len(schemes), len(example.suffix)) or scores.log_probs.isnan().any():
+        shape = (len(schemes), len(example.suffix))
+        if scores.log_probs.shape != shape or np.isnan(scores.log_probs).any() or np.isnan(scores.base_log_probs).any():
             raise ModelError(
                 f"{model.identity().name} gave no probability for every token of the suffix of example {example.id!r} "
                 "under every scheme: what it says of it is too short, or not a number."
             )
-        for number, scheme in enumerate(schemes):
-            own = replace(
-                scores,
-                **{name: getattr(scores, name)[number : number + 1] for name in ("log_probs", "margins", "headroom")},
-            )
-            results.append(from_scores(example, scheme, own))
+        results += [_from_list(example, scheme, number, scores) for number, scheme in enumerate(schemes)]
         tell(1)
     return results
+
+
+def _from_list(example: Example, scheme: Scheme, number: int, scores: ListedScores) -> Verbatim:
+    """One example under scheme `number`. Where a token is certainly outside the support, no open one matters."""
+    log_probs, open_ones = scores.log_probs[number], scores.bounded[number]
+    log_prob = float(log_probs.sum(dtype=np.float64))
+    return Verbatim(
+        example_id=example.id,
+        scheme=scheme,
+        log_prob=log_prob,
+        greedy=None if (scores.argmax | scores.unsure).all() and scores.unsure.any() else bool(scores.argmax.all()),
+        bounded=log_prob > -math.inf and bool(open_ones.any()),
+        token_log_probs=np.where(open_ones, np.float32(np.nan), log_probs),
+        base_log_probs=scores.base_log_probs,
+        ranks=scores.ranks,
+        margins=scores.margins[number],
+        token_evals=cost_of(example, None),
+    )
 
 
 def from_scores(example: Example, scheme: Scheme, scores: TargetScores) -> Verbatim:
@@ -207,6 +228,8 @@ def check(
             f"{len(too_long)} {are} longer than the model's context of {context} positions: "
             f"{', '.join(too_long[:5])}{more}. Use shorter prefixes or suffixes."
         )
+    if isinstance(model, SuffixScorer) and not isinstance(model, LogitModel):
+        model.refuse(examples, schemes)
 
 
 def _best_stop(examples: Sequence[Example], pilot: dict[int, Row], tau: float, doubts: Doubts) -> int | None:

@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 from rote.errors import InputError, argument
 from rote.jobs.index.places import opened
-from rote.models.base import ChatModel, ModelOptions, WordReference
+from rote.models.base import ModelOptions
 from rote.models.chat import Endpoint, load_chat
+from rote.models.probed import ChatModel, WordReference
 from rote.options import require_kind
 from rote.probes.options import Words
 from rote.progress import Progress

@@ -114,7 +114,7 @@ def check(
     if not isinstance(model, GeneratingModel):
         raise InputError("this model cannot generate by itself; the check needs one that transformers loads.")
     refuse_other_model(
-        manifest.model, model.identity(), str(given.folder), "fingerprint", "tokenizer", "bos_token",
+        manifest.model, model.identity(), str(given.folder), "fingerprint", "tokenizer", "bos_token", "served",
         fix=f"Give the {argument('model')} that the run was made with, and load it with the same bos.",
     )  # fmt: skip
     rows = given.rows(label)
@@ -167,7 +167,7 @@ def _chosen(rows: pl.DataFrame, asked: Sequence[str], passages: int, samples: in
         chosen = rows.filter(pl.col("example_id").is_in(list(asked)))
         if chosen["bounded"].any():
             name = chosen.filter(pl.col("bounded"))["example_id"][0]
-            raise InputError(f"example {name!r} was stopped early, so its p_z is only bounded; choose another.")
+            raise InputError(f"of the p_z of example {name!r} only an upper bound is known; choose another.")
         return chosen
     if rows["scheme"][0] == str(GREEDY):
         raise InputError(

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import polars as pl
 
 from rote.analysis.compare import (
+    OPEN,
     Change,
     changes,
     common,
@@ -180,6 +181,8 @@ def compare(
     held_out = 0
     for side in sides:
         rows, held_out = side.compared()
+        if side.manifest.model.served is not None:
+            rows = rows.with_columns(pl.col("bounded").alias(OPEN))
         _refuse_undecided(side, rows, chosen)
         described.append(_described(side, rows, chosen))
         tables[side.key] = rows.drop(_HEAVY)
@@ -301,6 +304,7 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> ComparedRun:
             bos=model.bos,
             bos_token=model.bos_token,
             bos_text=model.bos_text,
+            served=model.served,
         ),
         versions=side.manifest.versions,
         seal=side.run.seal.id,
@@ -309,7 +313,9 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> ComparedRun:
         examples=rows.height,
         dropped=summary.dropped,
         rates=rate_of(rows, tau=tau, numeric_tolerance=doubt * longest, border_tolerance=tolerance),
-        coverage=coverage(rows, side.of.length, THRESHOLDS) if side.of.scanned else None,
+        coverage=coverage(rows, side.of.length, THRESHOLDS, served=model.served is not None)
+        if side.of.scanned
+        else None,
         near=None if near is None else ComparedNear(**asdict(near), rate=near_rates(rows, tau=tau)[-1]),
         seconds=summary.seconds,
         token_evals=cost,
@@ -347,6 +353,7 @@ def _shown(sides: Sequence[Side], result: ComparisonResult) -> list[PackedRun]:
             near=side.manifest.near,
             unscored=side.run.view.left_out,
             left_out=left_out_of(tables[side.key], side.manifest),
+            served=side.manifest.model.served,
         )
         for side, run in zip(sides, result.runs, strict=True)
     ]
@@ -392,7 +399,7 @@ def _near(sides: Sequence[Side], tables: Mapping[str, pl.DataFrame], tau: float)
     if not near:
         return None
     searches = {key: (own.distance, own.tolerance, own.eos) for key, own in near.items()}
-    weights = {side.key: side.manifest.model.fingerprint for side in sides}
+    weights = {side.key: side.manifest.model.fingerprint or side.manifest.model.name for side in sides}
     return near_comparison(tables, searches=searches, weights=weights, tau=tau)
 
 

@@ -17,7 +17,10 @@ EXTRAS = {
     "bleu": ("sacrebleu",),
     "pandas": ("pandas",),
     "spacy": ("spacy",),
+    "ray": ("ray",),
     "index": ("infini-gram",),
+    "adapters": ("peft",),
+    "quantised": ("bitsandbytes",),
     "dev": ("pytest", "hypothesis", "ruff", "mypy", "sacrebleu", "nbclient"),
 }
 
@@ -68,6 +71,8 @@ def devices() -> str:
         listed.append(f"cuda:{index} {properties.name} ({properties.total_memory / 2**30:.0f} GiB)")
     if torch.backends.mps.is_available():
         listed.append("mps")
+    if torch.cuda.device_count() > 1:
+        listed.append(f"a model too large for one: --device-map auto, or torchrun --nproc-per-node {len(listed) - 1}")
     return ", ".join(listed)
 
 

@@ -1,39 +1,36 @@
-"""The local engine: score what a run still lacks, shard by shard, then sum up."""
+"""Scores what a run still lacks, shard by shard, here or on the workers of a cluster; then sums up."""
 
 from __future__ import annotations
 
 import math
 import re
-import time
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from rote.errors import InputError, argument, counted
+from rote.errors import InputError, RunError, argument, counted
 from rote.extraction.near.options import Near
 from rote.jobs.corpus import Counting, look_up_outputs
 from rote.jobs.open import Run
+from rote.jobs.shards import Scoring, Shard, score_shard
 from rote.jobs.variants import try_variants
-from rote.models.base import LogitModel, ScoringModel, TokenModel, with_logits
+from rote.models.base import LogitModel, ScoringModel, SpreadModel, TokenModel, searchable
+from rote.models.workers import MEMORY, Failure
 from rote.options import BatchSize, folder_of, require_flag, require_kind, require_tau, settle
 from rote.progress import Progress, stopping
 from rote.scheme import Scheme
 from rote.store.files import FORMAT, locked, now
 from rote.store.manifest import Manifest, NearSearch, Sampling, ScannedWindows, Source, SweptLengths, made_with
-from rote.store.run import add_shard, begin, finish, has_shard
+from rote.store.run import begin, finish, has_shard, keep_shard
 from rote.store.seal import SEAL
 from rote.store.stages import Refined
-from rote.store.table import CandidateColumns, NearColumns, ShardFacts
 from rote.tokens import Example
 
-if TYPE_CHECKING:  # torch is imported when it is needed: a command's options are read off its job without it
-    from rote.extraction.near.results import NearVerbatim
-    from rote.extraction.verbatim import Verbatim
-
 SHARD_FLOPS = {"cuda": 2e15, "cpu": 2e11}  # a few seconds, also on a slow core; 1e12 elsewhere. What a kill can lose.
+
+SERVED_SHARD = 128
+"""Examples of a model whose size nobody knows: some seconds of a fast server, a minute of a slow one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +108,14 @@ def check_job(job: Job) -> None:
                 f"Leave {argument('stop_early')} out."
             )
         _refuse_pointless(job.examples, job.near)
-        check_near(_searchable(job.model), job.examples, job.near)
+        if not isinstance(job.model, SpreadModel):  # whose workers have its logits
+            searchable(job.model, job.near.method, f"near-verbatim extraction ({argument('near')})")
+        check_near(job.model, job.examples, job.near)
 
 
-def _searchable(model: ScoringModel) -> LogitModel:
-    return with_logits(model, f"near-verbatim extraction ({argument('near')})")
+def _memory_positions(model: ScoringModel) -> int:
+    """None of a model that is not searched, but generates by itself."""
+    return model.memory_positions if isinstance(model, LogitModel | SpreadModel) else 0
 
 
 def _refuse_pointless(examples: Sequence[Example], near: Near) -> None:
@@ -166,7 +166,7 @@ def manifest_of(
         stop_early=job.stop_early,
         batch_size=job.batch_size,
         batch_tokens=_batch_tokens(job),
-        near=None if near is None else NearSearch(**asdict(near), memory_positions=_searchable(model).memory_positions),
+        near=None if near is None else NearSearch(**asdict(near), memory_positions=_memory_positions(model)),
         logit_tolerance=model.logit_tolerance,
         shard_examples=size,
         shards=None if refined else math.ceil(len(job.examples) / size),
@@ -180,12 +180,15 @@ def manifest_of(
 
 def _batch_tokens(job: Job) -> int | None:
     """Positions fed at once, where that was left to the model: they may follow from the GPU's memory."""
-    return job.model.batch_tokens if job.batch_size == "auto" and isinstance(job.model, LogitModel) else None
+    model = job.model
+    return model.batch_tokens if job.batch_size == "auto" and isinstance(model, LogitModel | SpreadModel) else None
 
 
 def shard_size(model: ScoringModel, longest: int) -> int:
     """Examples per shard, if the longest has so many tokens: a power of two worth a few seconds, always the same."""
     identity = model.identity()
+    if identity.parameters is None:
+        return SERVED_SHARD
     flops = 2 * identity.parameters * longest
     budget = SHARD_FLOPS.get(identity.device, 1e12)
     return 1 << int(math.log2(min(max(budget / flops, 32), 4096)))
@@ -218,11 +221,21 @@ def score_shards(
     `before`: how many the run had before them, which progress counts in.
     """
     total = before + len(examples)
-    for number, start in enumerate(range(0, len(examples), size)):
-        part = examples[start : start + size]
-        if not has_shard(folder, first + number):
-            _score_shard(folder, first + number, part, job, _from(tell, before + start, total), stage)
-        tell("scored", before + start + len(part), total)
+    scoring = Scoring(job.schemes, job.tau, job.stop_early, job.near, job.batch_size, stage)
+    parts = {
+        first + number: examples[start : start + size] for number, start in enumerate(range(0, len(examples), size))
+    }
+    lacking = {number: part for number, part in parts.items() if not has_shard(folder, number)}
+    if isinstance(job.model, SpreadModel):
+        done = total - sum(map(len, lacking.values()))
+        _score_on_workers(folder, job.model, lacking, scoring, _Rates(tell, lacking, done, total))
+        return
+    for number, part in parts.items():
+        if number in lacking:
+            shard = score_shard(job.model, part, scoring, _from(tell, before, total))
+            keep_shard(folder, number, shard.content)
+        before += len(part)
+        tell("scored", before, total)
 
 
 def _from(tell: Progress, before: int, total: int) -> Progress:
@@ -230,73 +243,53 @@ def _from(tell: Progress, before: int, total: int) -> Progress:
     return lambda what, done, of: tell(what, before + done, total)
 
 
-def _score_shard(
-    folder: Path, index: int, part: Sequence[Example], job: Job, tell: Progress, stage: int | None
+class _Rates:
+    """How far all workers together are: in examples, and in token evaluations, of which there may be so many."""
+
+    def __init__(self, tell: Progress, lacking: Mapping[int, Sequence[Example]], done: int, total: int) -> None:
+        self.tell, self.done, self.total = tell, done, total
+        self.lacking = sum(map(len, lacking.values()))
+        self.scored = self.evaluated = 0
+        tell("scored", done, total)
+
+    def add(self, examples: int, token_evals: int) -> None:
+        self.scored, self.evaluated = self.scored + examples, self.evaluated + token_evals
+        self.tell("scored", self.done + self.scored, self.total)
+        self.tell("evaluated", self.evaluated, round(self.evaluated / self.scored * self.lacking))
+
+
+def _score_on_workers(
+    folder: Path, model: SpreadModel, lacking: Mapping[int, Sequence[Example]], scoring: Scoring, rates: _Rates
 ) -> None:
-    from rote.extraction.verbatim import verbatim
+    """The same on the workers of a cluster. This process alone writes, and they wait for it if it is slow."""
 
-    began = time.perf_counter()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", RuntimeWarning)
-        near: list[NearColumns] = []
-        results: Sequence[Verbatim]
-        if job.near is None:
-            tau = job.tau if job.stop_early else None
-            results = verbatim(job.model, part, job.schemes, tau=tau, batch_size=job.batch_size, progress=tell)
-        else:
-            results, near = _near_shard(part, job, job.near, tell)
-    warned = [*job.model.warnings, *(str(w.message) for w in caught)]
-    add_shard(folder, index, part, results, ShardFacts(time.perf_counter() - began, warned), near, stage)
+    def keep(number: int, shard: Shard) -> None:
+        keep_shard(folder, number, shard.content)
+        rates.add(len(lacking[number]), shard.token_evals)
 
-
-def _near_shard(
-    part: Sequence[Example], job: Job, near: Near, tell: Progress
-) -> tuple[list[Verbatim], list[NearColumns]]:
-    """Verbatim results and near-verbatim columns: for each example, for each scheme."""
-    from rote.extraction.near.search import greedy_distances, near_verbatim
-    from rote.extraction.verbatim import verbatim
-
-    model, size = _searchable(job.model), job.batch_size
-    greedy: Sequence[int | None] = [None] * len(part)
-    by_scheme = []
-    for scheme in job.schemes:
-        once = tell if scheme is job.schemes[0] else None  # progress counts examples
-        searched = near_verbatim(model, part, scheme, near=near, tau=job.tau, batch_size=size, progress=once)
-        scored = [each.verbatim for each in searched if each.verbatim is not None]
-        if len(scored) < len(part):  # beams, samples, and budgets too small for a first pass
-            scored = verbatim(model, part, [scheme], batch_size=size)
-        by_scheme.append((scored, searched))
-    costs = ((v, n) for scored, searched in by_scheme for v, n in zip(scored, searched, strict=True))
-    if any(n.token_evals > v.token_evals for v, n in costs):
-        greedy = greedy_distances(model, part, near, batch_size=size)  # where more than first passes is paid for
-    results, columns = [], []
-    for i in range(len(part)):
-        for scored, searched in by_scheme:
-            results.append(scored[i])
-            columns.append(_near_columns(searched[i], greedy[i], model.tokenizer))
-    return results, columns
+    work = model.work(score_shard, {number: (part, scoring) for number, part in lacking.items()}, rates.tell)
+    try:
+        for number, shard in work:
+            keep(number, shard)
+    except BaseException:
+        for number, shard in work.arrived():  # what has come in by now is not lost
+            keep(number, shard)
+        raise
+    if work.set_aside:
+        raise RunError(_why_set_aside(folder, lacking, work.set_aside))
 
 
-def _near_columns(searched: NearVerbatim, greedy: int | None, tokenizer: Any) -> NearColumns:
-    return NearColumns(
-        lower=searched.lower,
-        upper=searched.upper,
-        lower_by_tolerance=[lower for lower, _ in searched.by_tolerance],
-        upper_by_tolerance=[upper for _, upper in searched.by_tolerance],
-        verdict=searched.verdict,
-        near_token_evals=searched.token_evals,
-        eos_mass=searched.eos_mass,
-        estimate=None if searched.estimate is None else searched.estimate.mean,
-        estimate_error=None if searched.estimate is None else searched.estimate.error,
-        candidates=[
-            CandidateColumns(
-                tokens=candidate.tokens,
-                text=None if tokenizer is None else str(tokenizer.decode(list(candidate.tokens))),
-                log_prob=candidate.log_prob,
-                set_log_prob=candidate.set_log_prob,
-                distance=candidate.distance,
-            )
-            for candidate in searched.candidates
-        ],
-        greedy_distance=greedy,
+def _why_set_aside(
+    folder: Path, lacking: Mapping[int, Sequence[Example]], set_aside: Mapping[int, Sequence[Failure]]
+) -> str:
+    """Which shards are still lacking, since no worker could score them, and what to do."""
+    lines = []
+    for number, failures in sorted(set_aside.items()):
+        part = lacking[number]
+        where = "; ".join(f"{failure.worker}: {failure.reason}" for failure in failures)
+        lines.append(f"\n  shard {number} ({len(part)} examples, {part[0].id!r} to {part[-1].id!r}) failed on {where}")
+    fix = f" {MEMORY}" if any(failure.memory for each in set_aside.values() for failure in each) else ""
+    return (
+        f"{counted(len(set_aside), 'shard')} could not be scored, and {Run.open(folder).progress()} in {folder}:"
+        f"{''.join(lines)}\nAll others are kept. Run the same command again to go on, here or on the cluster.{fix}"
     )

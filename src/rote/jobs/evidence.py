@@ -181,8 +181,14 @@ def environment() -> dict[str, Any]:
 def script(manifest: Manifest) -> str:
     """A program that makes the run again, from what lies beside it, in a folder of its own."""
     model, windows = manifest.model, manifest.windows
-    options = {"dtype": model.dtype, "bos": model.bos, "revision": model.revision, "device": model.device}
-    options |= {"fingerprint": model.hashed, "label": model.label}
+    options: dict[str, Any] = {"bos": model.bos, "label": model.label}
+    if model.served is not None:
+        options |= {"tokenizer": model.served.tokenizer, "listed": model.served.listed or 0}
+    else:
+        options |= {"dtype": model.dtype, "revision": model.revision, "device": model.device}
+        options |= {"fingerprint": model.hashed}
+    if model.adapter is not None:
+        options["adapter"] = model.adapter.name
     near = None
     if manifest.near is not None:
         own = {field.name: getattr(manifest.near, field.name) for field in fields(manifest.near)}

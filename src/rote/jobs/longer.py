@@ -15,14 +15,14 @@ from rote.jobs.engine import check_context, resumable
 from rote.jobs.open import Run, as_run
 from rote.jobs.scan import scan
 from rote.jobs.spots import AT, At, ScanLike, check_at, finished_scan
-from rote.models.base import ScoringModel
+from rote.models.base import RunModel
 from rote.options import Batch, Option, Prefix, Stride, Suffix, folder_of, typed_path
 from rote.progress import Progress, quiet
 
 
 def longer(
     run: ScanLike,
-    model: ScoringModel | None = None,
+    model: RunModel | None = None,
     *,
     prefix: Prefix = 25,
     suffix: Suffix = 275,
@@ -41,7 +41,7 @@ def longer(
     check_at(at)
     given, wanted = as_run(run), Windows(prefix, suffix, stride)  # of tokens, whatever the scan's were
     scanned, tell = finished_scan(given), progress or quiet
-    spots = hot_spots(scanned.rows, scanned.length, at)
+    spots = hot_spots(scanned.rows, scanned.length, at, served=scanned.manifest.model.served is not None)
     if not spots:
         return None
     own = model

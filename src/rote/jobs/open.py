@@ -16,7 +16,9 @@ from rote.analysis.summary import THRESHOLDS, summarise
 from rote.corpus.windows import cut_at
 from rote.errors import InputError, ModelError, RoteError, RunError, argument
 from rote.frames import FrameKind
-from rote.models.base import LogitModel, ModelOptions, load
+from rote.models.base import LogitModel, ModelOptions, SpreadModel
+from rote.models.cluster import load_on
+from rote.models.engine import Engine
 from rote.progress import Progress
 from rote.store import open as stores
 from rote.store.comparison import StoredComparison
@@ -181,13 +183,16 @@ class Run(_Handle, StoredRun):
 
     @property
     def model_options(self) -> ModelOptions:
-        """How to load its model so that the same numbers come out: dtype, revision and BOS as they were.
+        """How to load its model so that the same numbers come out: dtype, revision, adapter and BOS as they were.
 
         Code that came with the model was trusted then, if at all. It is not trusted again without being told to.
         """
         was = self.manifest.model
+        if (served := was.served) is not None:
+            return ModelOptions(bos=was.bos, label=was.label, tokenizer=served.tokenizer, listed=served.listed or 1)
         as_it_was = {"revision": was.revision, "bos": was.bos, "fingerprint": was.hashed, "label": was.label}
-        return ModelOptions(dtype=was.dtype, **as_it_was)  # type: ignore[arg-type]
+        adapter = None if was.adapter is None else was.adapter.name
+        return ModelOptions(dtype=was.dtype, adapter=adapter, **as_it_was)  # type: ignore[arg-type]
 
     def cut(self, rows: pl.DataFrame, tokenizer: Any) -> list[Example]:
         """The rows' examples: as stored, or cut from the text again, with their places."""
@@ -203,16 +208,24 @@ class Run(_Handle, StoredRun):
 
     def load_model(self, name: str | Path | None = None, options: ModelOptions | None = None) -> LogitModel:
         """The model that the run was made with, from where it was, or from `name`: then it may be another."""
+        model = self.load_model_on(Engine(), name, options)
+        assert isinstance(model, LogitModel)
+        return model
+
+    def load_model_on(
+        self, engine: Engine, name: str | Path | None = None, options: ModelOptions | None = None
+    ) -> LogitModel | SpreadModel:
+        """The same on an engine, which may be a cluster's workers."""
         was, options = self.manifest.model, self.model_options if options is None else options
         if name is None and was.trust_remote_code and not options.trust_remote_code:
             raise ModelError(
                 f"{self.folder} was made with code that came with the model {was.name!r}, trusted at that time. It "
                 f"runs here only if you trust it too: {argument('trust_remote_code', True)}."
             )
-        model = load(was.name if name is None else name, options)
+        model = load_on(engine, was.name if name is None else name, options)
         if name is None:
             fix = f"Give {argument('model')} with the path of the same weights, or of another model on purpose."
-            refuse_other_model(was, model.identity(), str(self.folder), "fingerprint", "tokenizer", fix=fix)
+            refuse_other_model(was, model.identity(), str(self.folder), "fingerprint", "tokenizer", "served", fix=fix)
         return model
 
 

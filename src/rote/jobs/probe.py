@@ -17,12 +17,9 @@ from rote.jobs.chats import Chat, load_models, open_index_for, reference_of, sev
 from rote.jobs.engine import named_folder
 from rote.jobs.open import Membership, Probe
 from rote.jobs.open import open as open_folder
-from rote.models.base import (
-    BUNDLED_PASSAGES,
-    ChatModel,
-    WordReference,
-)
+from rote.models.base import BUNDLED_PASSAGES
 from rote.models.chat import Endpoint
+from rote.models.probed import ChatModel, WordReference
 from rote.options import (
     Option,
     Out,

@@ -12,7 +12,7 @@ from typing import Any
 
 from rote.jobs import questions
 from rote.jobs.questions import Asking, Mask, Models, Texts, judged, row
-from rote.models.base import Answer, Question, WordReference, WordScore
+from rote.models.probed import Answer, Question, WordReference, WordScore
 from rote.probes.asking import Budget, Ledger, ask, key_of
 from rote.probes.judging import Judgement, judge_pick, read_paraphrases
 from rote.probes.options import Method, Wording, Words

@@ -9,7 +9,7 @@ from typing import Any
 
 from rote.analysis.probe.costs import formula
 from rote.corpus.texts import LabelledText
-from rote.models.base import Answer, ChatModel, Question
+from rote.models.probed import Answer, ChatModel, Question
 from rote.probes import completion, decop, prompts
 from rote.probes.judging import Judgement, judge, judge_letter, judge_list
 from rote.probes.options import Method, Wording

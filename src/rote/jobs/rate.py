@@ -16,7 +16,7 @@ from rote.jobs.corpus import IndexIf, IndexTokenizerIf, counting
 from rote.jobs.engine import Job, check_context, resumable, run_folder
 from rote.jobs.open import Run
 from rote.jobs.score import score_examples
-from rote.models.base import ScoringModel
+from rote.models.base import RunModel, ScoringModel
 from rote.options import TAU, Batch, BatchSize, Option, Out, StopEarly, Tau, require_kind
 from rote.progress import Progress, quiet
 from rote.scheme import Scheme, Schemes, as_schemes
@@ -25,7 +25,7 @@ from rote.tokens import Example
 
 
 def rate(
-    model: ScoringModel,
+    model: RunModel,
     corpus: Annotated[str | Path, Option("A folder of texts, a JSONL or Parquet file, or a dataset saved to disk.")],
     *,
     held_out: Annotated[str | Path | None, Option("A corpus the model has not seen, to compare with.")] = None,

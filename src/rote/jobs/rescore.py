@@ -16,7 +16,7 @@ from rote.errors import InputError, argument
 from rote.extraction.near.options import Near
 from rote.jobs.open import Run
 from rote.jobs.score import shown
-from rote.models.base import LogitModel, ScoringModel, with_logits
+from rote.models.base import ScoringModel, searchable
 from rote.progress import Progress
 from rote.scheme import GREEDY, Scheme
 from rote.store.table import Row
@@ -43,7 +43,7 @@ def rescored(run: Run, model: ScoringModel, sample: int, every: bool, seed: int,
     All windows of a scan are cut again as well, and the texts of all examples held against their tokens.
     """
     from rote.extraction.verbatim import verbatim
-    from rote.models.huggingface import tolerance_of
+    from rote.models.quantised import tolerance_of
 
     manifest, own = run.manifest, model.identity()
     limits = limit(manifest.model.dtype, own.dtype)
@@ -66,7 +66,7 @@ def rescored(run: Run, model: ScoringModel, sample: int, every: bool, seed: int,
     asked = labels if GREEDY in labels else [*labels, GREEDY]
     scored = iter(verbatim(model, examples, asked, progress=tell))
     by_scheme = {label: run.rows(label)[chosen].to_dicts() for label in manifest.schemes}
-    border = model.logit_tolerance + tolerance_of(manifest.model.dtype)
+    border = model.logit_tolerance + tolerance_of(manifest.model.dtype, manifest.model.quantised)
     tokens, differences = 0, 0.0
     for i, example in enumerate(examples):
         again = {str(scheme): next(scored) for scheme in asked}
@@ -81,7 +81,8 @@ def rescored(run: Run, model: ScoringModel, sample: int, every: bool, seed: int,
                 wrong.append(WrongRow(example_id=example.id, scheme=label, problem=problem))
     near = None
     if manifest.near is not None:
-        near, more = _near(run, with_logits(model, "searching again"), examples, by_scheme, limits, seed, tell)
+        searchable(model, manifest.near.method, "searching again")
+        near, more = _near(run, model, examples, by_scheme, limits, seed, tell)
         wrong += more
     drawn_wrong = len({row.example_id for row in wrong} & set(first["example_id"].gather(drawn)))
     return Rescored(
@@ -154,14 +155,14 @@ def _scheme_problem(row: Row, fresh: Verbatim, greedy: Verbatim, limits: Limit, 
     if np.abs(margins[finite] - now[finite]).sum() > border * size:
         return "its tokens are elsewhere from the border of the support"
     if row["bounded"] and fresh.log_prob > row["log_prob"] + limits.of_a_sum(len(fresh.ranks)):
-        return "its log-prob is above the bound at which it was given up"
+        return "its log-prob is above the bound that the row has"
     if row["greedy"] != greedy.greedy and np.abs(greedy.margins).min() >= border:
         return f"greedy decoding {'gives' if greedy.greedy else 'does not give'} its suffix"
     return None
 
 
 def _near(
-    run: Run, model: LogitModel, examples: Sequence[Example], by_scheme: Mapping[str, Sequence[Row]], limits: Limit,
+    run: Run, model: ScoringModel, examples: Sequence[Example], by_scheme: Mapping[str, Sequence[Row]], limits: Limit,
     seed: int, tell: Progress,
 ) -> tuple[RescoredNear, list[WrongRow]]:  # fmt: skip
     """Searches made again, with other random numbers where they take some: what they come to, and what is wrong."""
@@ -201,7 +202,7 @@ def _near_problems(row: Row, again: NearVerbatim, slack: float, *, certified: bo
 
 
 def _candidates(
-    model: LogitModel, rows: Sequence[Row], examples: Sequence[Example], label: str, limits: Limit
+    model: ScoringModel, rows: Sequence[Row], examples: Sequence[Example], label: str, limits: Limit
 ) -> tuple[int, list[WrongRow]]:
     """Listed outputs scored as if they were suffixes: how many, and which have another probability."""
     from rote.extraction.verbatim import verbatim

@@ -15,7 +15,7 @@ from rote.jobs.corpus import IndexIf, IndexTokenizerIf, counting
 from rote.jobs.engine import Job, check_context, check_job, complete, manifest_of, resumable, run_folder
 from rote.jobs.open import Run
 from rote.jobs.refine import OnStage, complete_in_stages, plan
-from rote.models.base import BUNDLED_TEXT, ScoringModel
+from rote.models.base import BUNDLED_TEXT, RunModel
 from rote.options import TAU, Batch, Option, Out, StopEarly, Tau, require_kind, require_tau
 from rote.progress import Progress, quiet
 from rote.scheme import Scheme, Schemes, as_schemes
@@ -25,7 +25,7 @@ from rote.store.stages import RefineIf
 
 
 def scan(
-    model: ScoringModel,
+    model: RunModel,
     text: Annotated[Text, Option("A UTF-8 text file.", default="Alice in Wonderland, bundled")] = BUNDLED_TEXT,
     *,
     windows: Windows = Windows(),

@@ -16,7 +16,7 @@ from rote.extraction.near.options import NearIf
 from rote.jobs.corpus import IndexIf, IndexTokenizerIf, counting, told_apart
 from rote.jobs.engine import Job, check_job, complete, manifest_of, resumable, run_folder
 from rote.jobs.open import Run
-from rote.models.base import ScoringModel
+from rote.models.base import RunModel
 from rote.options import TAU, Batch, Option, Out, StopEarly, Tau
 from rote.progress import Progress, quiet
 from rote.scheme import Scheme, Schemes, as_schemes
@@ -27,7 +27,7 @@ from rote.tokens import Example
 
 
 def score(
-    model: ScoringModel,
+    model: RunModel,
     examples: Annotated[Examples, Option('JSONL: {"prompt": "...", "target": "..."}, {"text": "..."} or ids a line.')],
     *,
     chat: Annotated[bool, Option("Put each prompt into the model's chat template.")] = False,

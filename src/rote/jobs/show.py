@@ -248,16 +248,16 @@ def _token_rows(row: Row, ids: Sequence[int] | None, texts: Sequence[str] | None
     for i, (rank, log_prob, base) in enumerate(
         zip(row["ranks"], row["token_log_probs"], row["base_log_probs"], strict=True)
     ):
-        total += log_prob
+        total += math.nan if log_prob is None else log_prob
         tokens.append(
             TokenOfPassage(
                 position=i + 1,
                 id=None if ids is None else ids[i],
                 text=None if texts is None else texts[i],
                 rank=rank,
-                probability=math.exp(log_prob),
+                probability=None if log_prob is None else math.exp(log_prob),
                 base_probability=math.exp(base),
-                cumulative_log_prob=None if total == -math.inf else total,
+                cumulative_log_prob=total if math.isfinite(total) else None,
             )
         )
     return tokens

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from rote.analysis.coverage import Rank, Span, hot_spots
+from rote.analysis.coverage import Rank, Span, hot_spots, undecided_rows
 from rote.analysis.matter import part, read_body
 from rote.errors import InputError, RunError, argument
 from rote.jobs.open import RunLike, as_run
@@ -40,8 +40,9 @@ def spots(
     scan = finished_scan(run)
     text = scan.text
     marked = None if body is None else read_body(body, len(text))
-    every = hot_spots(scan.rows, len(text), at, span=span, rank=rank)
-    shown = hot_spots(scan.rows, len(text), at, span=span, rank=rank, top=top)
+    served = scan.manifest.model.served is not None
+    every = hot_spots(scan.rows, len(text), at, span=span, rank=rank, served=served)
+    shown = hot_spots(scan.rows, len(text), at, span=span, rank=rank, top=top, served=served)
     listed = []
     for spot in shown:
         place = part(text, spot.start, spot.end, marked)
@@ -65,6 +66,7 @@ def spots(
         hot_spots=len(every),
         characters=sum(spot.characters for spot in every),
         left_out=None if scan.left_out is None else scan.left_out.height,
+        undecided=undecided_rows(scan.rows, at),
         spots=listed,
     )
 

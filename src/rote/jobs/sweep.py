@@ -21,7 +21,7 @@ from rote.errors import InputError, argument, counted
 from rote.jobs.engine import Job, check_context, run_folder
 from rote.jobs.open import Run, Sweep
 from rote.jobs.score import score_examples
-from rote.models.base import BUNDLED_TEXT, ScoringModel, TokenModel
+from rote.models.base import BUNDLED_TEXT, RunModel, ScoringModel, TokenModel
 from rote.options import TAU, Batch, BatchSize, Option, Tau, numbers, require_kind, require_whole, typed_path, whole
 from rote.progress import Progress, quiet, stopping
 from rote.scheme import FORM, GREEDY, Scheme, Schemes, as_schemes
@@ -34,7 +34,7 @@ STRIDE = 100
 
 
 def sweep(
-    model: ScoringModel,
+    model: RunModel,
     source: Annotated[
         Text | Examples, Option("A text, or examples as .jsonl.", default="the bundled text")
     ] = BUNDLED_TEXT,

@@ -210,17 +210,23 @@ def _unlike(one: Any, two: Any, place: str = "") -> Iterator[str]:
 
 def _weights(run: Run, model: ScoringModel) -> Finding:
     was, own = run.manifest.model, model.identity()
-    for field in ("fingerprint", "tokenizer", "bos_token", "parameters"):
+    for field in ("fingerprint", "tokenizer", "bos_token", "parameters", "quantised"):
         if getattr(was, field) != getattr(own, field):
             shown = f"the run has {getattr(was, field)!r}, {own.name} has {getattr(own, field)!r}"
             return _finding("model", f"this is not the model that the run names: its {field} differs ({shown})", "")
-    from rote.models.huggingface import tolerance_of
+    if was.served is not None and own.served is not None and was.served.model != own.served.model:
+        told = f"the run was made with {was.served.model!r} of its server, and this is {own.served.model!r}"
+        return _finding("model", f"this is not the model that the run names: {told}", "")
+    from rote.models.quantised import tolerance_of
 
-    stated, known = run.manifest.logit_tolerance, tolerance_of(was.dtype)
+    stated, known = run.manifest.logit_tolerance, tolerance_of(was.dtype, was.quantised)
     if stated != known:
         return _finding(
             "rows", f"the manifest says that logits in {was.dtype} may move by {stated:g}, not {known:g}", ""
         )
+    if own.served is not None:
+        told = f"it is served by {own.served.url}, and its weights cannot be checked, only its numbers"
+        return _finding("model", None, told)
     return _finding("model", None, f"the weights have the run's fingerprint, {was.fingerprint}")
 
 

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from rote.errors import ModelError
-from rote.models.base import LogitModel, ReferenceIdentity, WordScore
+from rote.models.base import LogitModel
 from rote.models.pieces import Pieces, Read, refuse_no_numbers, refuse_no_words
+from rote.models.probed import ReferenceIdentity, WordScore
 from rote.options import require_whole
 
 SUBSTITUTES = 20
@@ -61,8 +62,8 @@ class CausalReference:
             name=self._own.name,
             label=self._own.label,
             revision=self._own.revision,
-            fingerprint=self._own.fingerprint,
-            parameters=self._own.parameters,
+            fingerprint=self._own.fingerprint or "",
+            parameters=self._own.parameters or 0,
             vocabulary=self.model.vocabulary,
             window=self.window,
             dtype=self._own.dtype,

@@ -15,16 +15,8 @@ from urllib.parse import urlsplit
 
 from rote.corpus.chat import chat_prefix, template_of
 from rote.errors import InputError, ModelError, RoteError, argument
-from rote.models.base import (
-    Answer,
-    ChatIdentity,
-    ChatModel,
-    GeneratingModel,
-    ModelOptions,
-    Price,
-    Question,
-    load,
-)
+from rote.models.base import GeneratingModel, ModelOptions, load
+from rote.models.probed import Answer, ChatIdentity, ChatModel, Price, Question
 from rote.options import Option, require_kind, require_number, require_whole, settle
 from rote.scheme import Scheme
 
@@ -134,7 +126,7 @@ def _split(header: Any) -> tuple[str, str]:
     return name, value
 
 
-def _environment(name: str, what: str) -> str:
+def environment(name: str, what: str) -> str:
     """The value of a variable. A name that may be a key itself is not repeated."""
     value = os.environ.get(name, "").strip()
     shown = name if re.fullmatch(r"(?=.*_|.{1,15}$)[A-Z][A-Z0-9_]{0,39}", name) else None
@@ -178,7 +170,7 @@ def load_chat(name: str | Path, endpoint: Endpoint = Endpoint(), options: ModelO
     require_kind("endpoint", endpoint, Endpoint, "a rote.Endpoint")
     require_kind("options", options, ModelOptions, "a rote.ModelOptions")
     if re.match(r"https?://", str(name), re.IGNORECASE):
-        base, model = _address(str(name))
+        base, model = address_of(str(name))
         return _served(base, model, endpoint, options.label)
     if str(name).endswith(".toml"):
         return _described(Path(name), endpoint, options)
@@ -186,7 +178,7 @@ def load_chat(name: str | Path, endpoint: Endpoint = Endpoint(), options: ModelO
     return LocalChat(load(own, replace(options, bos="never")))  # type: ignore[arg-type]  # the template has it
 
 
-def _address(url: str) -> tuple[str, str]:
+def address_of(url: str) -> tuple[str, str]:
     """The base URL, and the model's name: what stands behind the last /v1/."""
     base, slash, model = url.rpartition("/v1/")
     model = model.rstrip("/")  # of a folder, as some servers name their models: .../v1//path/of/it
@@ -252,7 +244,7 @@ def _described(path: Path, endpoint: Endpoint, options: ModelOptions) -> ChatMod
     }  # fmt: skip
     try:
         own = replace(endpoint, **{name: value for name, value in changes.items() if value is not None})
-        base, model = (_checked(said.url), said.name) if said.name else _address(said.url)
+        base, model = (_checked(said.url), said.name) if said.name else address_of(said.url)
         return _served(base, model, own, said.label or options.label)
     except RoteError as error:
         raise InputError(f"{path}: {error}") from None
@@ -265,11 +257,11 @@ def _served(base: str, model: str, endpoint: Endpoint, label: str | None) -> Cha
 
     values, secrets = {}, []
     if endpoint.key is not None:
-        secrets = [_environment(endpoint.key, "key")]
+        secrets = [environment(endpoint.key, "key")]
         values["Authorization"] = f"Bearer {secrets[0]}"
     for name, value in map(_split, endpoint.header):
         named = re.findall(rf"\$\{{?({VARIABLE.pattern})\}}?", value)
-        found = {each: _environment(each, "header") for each in named}
+        found = {each: environment(each, "header") for each in named}
         secrets += found.values()
         values[name] = re.sub(rf"\$\{{?({VARIABLE.pattern})\}}?", lambda match: found[match[1]], value)  # noqa: B023
     assert endpoint.price is None or isinstance(endpoint.price, Price)

@@ -47,6 +47,7 @@ class Server:
 
     `timeout`: seconds for a whole reply, from the first byte sent to the last that comes in. `backoff`: seconds of the
     first wait at most; each is twice as long, up to `longest`, and drawn anew between nothing and that.
+    `largest`: bytes of a reply.
     """
 
     base: str
@@ -56,6 +57,7 @@ class Server:
     retries: int = 6
     backoff: float = 1.0
     longest: float = 60.0
+    largest: int = LARGEST
 
     def post(
         self,
@@ -294,8 +296,8 @@ class _Sending:
             ):
                 async for part in response.aiter_bytes():
                     read += part
-                    if len(read) > LARGEST:
-                        raise _Failed(f"its reply has more than {LARGEST >> 20} MiB", final=True)
+                    if len(read) > self.server.largest:
+                        raise _Failed(f"its reply has more than {self.server.largest >> 20} MiB", final=True)
         except httpx2.ConnectTimeout:
             raise _Failed("no connection within the time", lost=False) from None
         except (TimeoutError, httpx2.TimeoutException):

@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
+from warnings import warn
 
 import torch
 from torch import Tensor, nn
 
 from rote.errors import InputError, ModelError, RoteError, argument
 from rote.frames import html_card, html_table, html_text
-from rote.models.base import Dtype, Hashed, ModelIdentity, ModelOptions
+from rote.models.adapters import merge, read_adapter
+from rote.models.base import AdapterIdentity, Hashed, ModelIdentity, ModelOptions
 from rote.models.fingerprint import fingerprint, tokenizer_hash, weight_files
 from rote.models.memory import KeyMemory, Memory, Replay, position_bytes, remembers
+from rote.models.placement import (
+    device_of,
+    offload_folder,
+    offloaded,
+    pick_device,
+    pick_dtype,
+    placement,
+    positions_that_fit,
+    require_device_map,
+    spread,
+)
+from rote.models.quantised import (
+    compute_as_said,
+    parameters_of,
+    refuse_quantised,
+    said,
+    settings_of,
+    tolerance_of,
+    warned,
+)
 from rote.models.safety import why_not_loaded
 from rote.models.sources import Found, quietly
 from rote.options import require_known
@@ -25,15 +46,6 @@ from rote.tokens import BosPolicy
 
 with quietly():
     from transformers import GenerationConfig
-
-LOGIT_TOLERANCE = {torch.float32: 5e-4, torch.float16: 0.1, torch.bfloat16: 0.5}
-"""Measured with `benchmarks/tolerance.py`, rounded up: see docs/numerics.md."""
-
-
-def tolerance_of(dtype: str) -> float:
-    """How far one logit may move in another correct computation, for a model that computes in this type."""
-    return LOGIT_TOLERANCE.get(getattr(torch, dtype, torch.bfloat16), 0.5)
-
 
 GENERATED_AT_ONCE = 1024
 
@@ -54,20 +66,31 @@ class HuggingFaceModel:
         compile: bool = False,
         trust_remote_code: bool = False,
         label: str | None = None,
+        adapter: AdapterIdentity | None = None,
+        warnings: Sequence[str] = (),
     ) -> None:
         self._model = model.eval().requires_grad_(False)
         self.tokenizer = tokenizer
         self.name, self.revision, self.label = name, revision, label
         self.fingerprint, self.hashed, self.trust_remote_code = fingerprint, hashed, trust_remote_code
         self.bos_policy = bos
-        self.bos_id = _resolve_bos(tokenizer, bos, name)
+        self.bos_id = resolve_bos(tokenizer, bos, name)
         self._config = model.config.get_text_config()
         self.eos_ids = _eos_ids(model, tokenizer)
-        self.device = model.get_input_embeddings().weight.device
+        self.device = device_of(model.get_input_embeddings())
         self.dtype: torch.dtype = model.dtype
+        settings = settings_of(model.config)
+        self.adapter, self.quantised = adapter, None if settings is None else said(settings, self.dtype)
+        self._parameters = (
+            sum(p.numel() for p in model.parameters()) if settings is None else parameters_of(model.config)
+        )
         self._output = model.get_output_embeddings()
         self._base = model.base_model
-        self.warnings: tuple[str, ...] = _warn_of_chat(tokenizer, self.bos_id, name)
+        self.warnings: tuple[str, ...] = warn_of_chat(tokenizer, self.bos_id, name)
+        unsure = () if self.quantised is None else warned(name, self.quantised, self.device.type)
+        for message in (*warnings, *offloaded(model, name), *unsure):
+            self.warnings += (message,)
+            warn(message, stacklevel=2)
         self.compiled = False
         self._split = self._can_split()
         self._keeps_keys: bool | None = None
@@ -92,7 +115,7 @@ class HuggingFaceModel:
 
     @property
     def logit_tolerance(self) -> float:
-        return LOGIT_TOLERANCE.get(self.dtype, 0.5)
+        return tolerance_of(str(self.dtype).removeprefix("torch."), self.quantised)
 
     @property
     def batch_tokens(self) -> int:
@@ -111,7 +134,7 @@ class HuggingFaceModel:
             trust_remote_code=self.trust_remote_code,
             fingerprint=self.fingerprint,
             hashed=self.hashed,
-            parameters=sum(p.numel() for p in self._model.parameters()),
+            parameters=self._parameters,
             dtype=str(self.dtype).removeprefix("torch."),
             device=self.device.type,
             compiled=self.compiled,
@@ -119,6 +142,9 @@ class HuggingFaceModel:
             bos=self.bos_policy,
             bos_token=self.bos_id,
             bos_text=None if self.bos_id is None else str(self.tokenizer.convert_ids_to_tokens(self.bos_id)),
+            adapter=self.adapter,
+            quantised=self.quantised,
+            placement=placement(self._model),
         )
 
     @torch.inference_mode()
@@ -132,7 +158,7 @@ class HuggingFaceModel:
     def head(self, hidden: Tensor) -> Tensor:
         if not self._split:
             return hidden
-        logits: Tensor = self._output(hidden.to(self._output.weight.device))
+        logits: Tensor = self._output(hidden.to(device_of(self._output)))
         if scale := getattr(self._config, "logit_scale", None):
             logits = logits * scale
         if scale := getattr(self._config, "logits_scaling", None):
@@ -166,8 +192,8 @@ class HuggingFaceModel:
 
     @property
     def memory_positions(self) -> int:
-        total = torch.cuda.get_device_properties(self.device).total_memory if self.device.type == "cuda" else 5 << 30
-        return int(0.4 * total / position_bytes(self._config, self.dtype.itemsize))
+        one = position_bytes(self._config, self.dtype.itemsize)
+        return positions_that_fit(self._model, self.device, one, self._config.num_hidden_layers)
 
     def memory(self, positions: int) -> Memory:
         if self._keeps_keys is None:
@@ -177,7 +203,8 @@ class HuggingFaceModel:
         return self._key_memory(positions)
 
     def _key_memory(self, positions: int) -> KeyMemory:
-        return KeyMemory(self._base if self._split else self._model, self._config, positions, logits=not self._split)
+        read = self._base if self._split else self._model
+        return KeyMemory(read, self._config, positions, logits=not self._split, device=self.device)
 
     def _can_keep_keys(self) -> bool:
         """Whether reading in parts gives what reading at once does: tried once on the model itself."""
@@ -214,7 +241,7 @@ class HuggingFaceModel:
             "history anew, which is exact but slow."
         )
         self.warnings += (message,)
-        warnings.warn(message, stacklevel=2)
+        warn(message, stacklevel=2)
         return False
 
     def _can_split(self) -> bool:
@@ -237,12 +264,13 @@ class HuggingFaceModel:
             "which need more memory."
         )
         self.warnings += (message,)
-        warnings.warn(message, stacklevel=2)
+        warn(message, stacklevel=2)
         return False
 
 
 def _headline(own: ModelIdentity) -> str:
-    return f"{own.title}: {own.parameters:,} parameters, {own.dtype} on {own.device}, BOS {own.bos}"
+    kind = own.dtype if own.quantised is None else f"{own.dtype} ({own.quantised})"
+    return f"{own.title}: {own.parameters:,} parameters, {kind} on {own.device}, BOS {own.bos}"
 
 
 def load_huggingface(found: Found, options: ModelOptions) -> HuggingFaceModel:
@@ -253,21 +281,38 @@ def load_huggingface(found: Found, options: ModelOptions) -> HuggingFaceModel:
     transformers.utils.logging.disable_progress_bar()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
+    require_device_map(options)
     chosen = torch.device(pick_device(options.device))
     name, source, trust = found.name, found.source, options.trust_remote_code
     given = {**found.given, "trust_remote_code": trust}  # left out, transformers would ask on the terminal
     safetensors = None if "gguf_file" in given else True
+    adapter = None if options.adapter is None else read_adapter(options.adapter)
+    where: dict[str, Any] = {}
+    if options.tp_plan is not None:
+        from transformers.distributed import DistributedConfig
+
+        from rote.models import parallel
+
+        chosen = parallel.join(options, gguf=safetensors is None)
+        where = {"distributed_config": DistributedConfig(tp_plan=options.tp_plan)}
+    elif options.device_map is not None:
+        where = {"device_map": options.device_map, "offload_folder": offload_folder()}
     try:
         config = AutoConfig.from_pretrained(source, **given)
+        if (settings := settings_of(config)) is not None:
+            refuse_quantised(name, settings, options)
+            where = where or {"device_map": {"": chosen}}
+        if options.tp_plan is not None:
+            parallel.refuse_uneven(config, name)
         kind = pick_dtype(options.dtype, chosen, config)
         tokenizer = AutoTokenizer.from_pretrained(source, **given)
         model, loading = AutoModelForCausalLM.from_pretrained(  # given its config, it need not parse a GGUF file for it
             source,
             config=config,
             dtype=kind,
-            device_map=options.device_map,
             use_safetensors=safetensors,
             output_loading_info=True,
+            **where,
             **given,
         )
     except RoteError:
@@ -278,20 +323,30 @@ def load_huggingface(found: Found, options: ModelOptions) -> HuggingFaceModel:
     vars(model).pop("generate", None)  # of a custom_generate folder: the check is of transformers' own sampler
     if "gguf_file" in given:
         model.hf_quantizer = None
-    if options.device_map is None:
+    if settings is not None:
+        compute_as_said(model)
+    if not where:
         model = model.to(chosen)
+    told: tuple[str, ...] = ()
+    if adapter is not None:
+        model, told = merge(model, adapter, name, source)
+    about: dict[str, Any] = {
+        "name": name,
+        "revision": options.revision,
+        "fingerprint": fingerprint(weight_files(source, found.given), options.fingerprint),
+        "hashed": options.fingerprint,
+        "bos": options.bos,
+        "trust_remote_code": trust,
+        "label": options.label,
+        "adapter": None if adapter is None else adapter.identity(),
+        "warnings": told,
+    }
+    if options.tp_plan is not None:
+        return parallel.load_parallel(model, tokenizer, **about)
+    plain = not spread(model) and settings is None
     triton = chosen.type == "cuda" and find_spec("triton") is not None
     return HuggingFaceModel(
-        model,
-        tokenizer,
-        name=name,
-        revision=options.revision,
-        fingerprint=fingerprint(weight_files(source, found.given), options.fingerprint),
-        hashed=options.fingerprint,
-        bos=options.bos,
-        trust_remote_code=trust,
-        label=options.label,
-        compile=triton if options.compile == "auto" else options.compile,
+        model, tokenizer, compile=plain and triton if options.compile == "auto" else options.compile, **about
     )
 
 
@@ -304,42 +359,7 @@ def refuse_missing(tensors: Iterable[str], name: str | Path) -> None:
         )
 
 
-def pick_device(device: str) -> str:
-    if device == "auto":
-        if torch.cuda.is_available():
-            return "cuda"
-        return "mps" if torch.backends.mps.is_available() else "cpu"
-    if not re.fullmatch(r"cpu|cuda(:\d+)?|mps", device):
-        raise InputError(f"{argument('device')} must be auto, cpu, cuda, cuda:N or mps, not {device!r}.")
-    kind, _, index = device.partition(":")
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise InputError(
-            f"{argument('device', device)} was asked for, but torch sees no CUDA GPU here; use "
-            f"{argument('device', 'cpu')}."
-        )
-    if index and int(index) >= torch.cuda.device_count():
-        last = torch.cuda.device_count() - 1
-        raise InputError(
-            f"{argument('device', device)} was asked for, but the last GPU that torch sees here is cuda:{last}."
-        )
-    if kind == "mps" and not torch.backends.mps.is_available():
-        raise InputError(
-            f"{argument('device', device)} was asked for, but torch sees no Apple GPU here; use "
-            f"{argument('device', 'cpu')}."
-        )
-    return device
-
-
-def pick_dtype(dtype: Dtype, device: torch.device, config: Any) -> torch.dtype:
-    if dtype != "auto":
-        return getattr(torch, dtype)  # type: ignore[no-any-return]
-    if device.type == "cpu":
-        return torch.float32
-    own = getattr(config.get_text_config(), "dtype", None)
-    return own if own in (torch.float16, torch.bfloat16) else torch.bfloat16
-
-
-def _resolve_bos(tokenizer: Any, policy: BosPolicy, name: str) -> int | None:
+def resolve_bos(tokenizer: Any, policy: BosPolicy, name: str) -> int | None:
     require_known("bos", policy, get_args(BosPolicy))
     own = getattr(tokenizer, "bos_token_id", None)
     if policy == "always" and own is None:
@@ -354,7 +374,7 @@ OPENERS = re.compile(r"im_start|start_of_turn|start_header|start_of_role|\b(user
 ROLE = r"""['"]?[\s+~{}-]*['"]?\s*(message(\[['"]|\.)role|role\b|system\b|user\b|assistant\b)"""
 
 
-def _warn_of_chat(tokenizer: Any, bos_id: int | None, name: str) -> tuple[str, ...]:
+def warn_of_chat(tokenizer: Any, bos_id: int | None, name: str) -> tuple[str, ...]:
     """A sentence where BOS is what opens a turn of a chat, by its own text or by the tokenizer's chat template."""
     if bos_id is None:
         return ()
@@ -366,7 +386,7 @@ def _warn_of_chat(tokenizer: Any, bos_id: int | None, name: str) -> tuple[str, .
         f"{name}: its BOS {text!r} (id {bos_id}) opens a turn of a chat, and here it stands before every prefix, as "
         "if a role followed; a text may then look less known than it is. --bos never puts nothing there."
     )
-    warnings.warn(message, stacklevel=2)
+    warn(message, stacklevel=2)
     return (message,)
 
 

@@ -13,19 +13,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from rote.errors import ModelError, RoteError
-from rote.models.base import (
-    BUNDLED_MASKED,
-    ModelOptions,
-    ReferenceIdentity,
-    WordReference,
-    WordScore,
-    load,
-)
+from rote.errors import InputError, ModelError, RoteError, argument
+from rote.models.base import BUNDLED_MASKED, ModelOptions, load
 from rote.models.causal import CausalReference
 from rote.models.fingerprint import fingerprint, tokenizer_hash, weight_files
-from rote.models.huggingface import LOGIT_TOLERANCE, check_tokenizer, pick_device, pick_dtype, refuse_missing
+from rote.models.huggingface import check_tokenizer, refuse_missing
 from rote.models.pieces import Pieces, refuse_no_numbers, refuse_no_words
+from rote.models.placement import pick_device, pick_dtype, require_device_map
+from rote.models.probed import ReferenceIdentity, WordReference, WordScore
+from rote.models.quantised import LOGIT_TOLERANCE
 from rote.models.safety import config_of, refuse_unsafe, why_not_loaded
 from rote.models.sources import Found, find
 
@@ -294,6 +290,10 @@ def _load_masked(found: Found, options: ModelOptions) -> MaskedReference:
     told = log.get_verbosity()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
+    for option in ("adapter", "tp_plan"):
+        if (value := getattr(options, option)) is not None:
+            raise InputError(f"{argument(option, value)} is for causal models, and {found.name} is a masked one.")
+    require_device_map(options)
     chosen = torch.device(pick_device(options.device))
     given = {**found.given, "trust_remote_code": options.trust_remote_code}
     try:

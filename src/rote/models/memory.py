@@ -56,7 +56,7 @@ class Replay:
 class KeyMemory:
     """A memory of attention keys and values, for transformers models whose only state they are."""
 
-    def __init__(self, base: Any, config: Any, positions: int, logits: bool) -> None:
+    def __init__(self, base: Any, config: Any, positions: int, logits: bool, device: torch.device) -> None:
         from transformers import Cache
 
         class Pool(Cache):  # type: ignore[misc]
@@ -89,7 +89,7 @@ class KeyMemory:
 
         self._base, self._config, self._logits = base, config, logits
         self._pool = Pool()
-        self._positions = torch.zeros(positions + 1, dtype=torch.int64, device=base.device)
+        self._positions = torch.zeros(positions + 1, dtype=torch.int64, device=device)
 
     @torch.inference_mode()
     def feed(self, tokens: Tensor, past: Tensor, place: Tensor, seen: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ class KeyMemory:
         return {"full_attention": self._additive(seen), "sliding_attention": self._additive(near)}
 
     def _additive(self, seen: Tensor) -> Tensor:
-        dtype = next(self._base.parameters()).dtype
+        dtype = self._base.dtype  # of a quantised model, what its activations are
         mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
         return mask.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]
 

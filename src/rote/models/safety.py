@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rote.errors import ModelError, argument
-from rote.models.sources import GIVE, MERGE, Found, quietly
+from rote.models.sources import GIVE, Found, quietly
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -169,7 +169,8 @@ def _refuse_adapter(found: Found) -> None:
     if "adapter_config.json" in found.files:
         raise ModelError(
             f"{found.name} has an adapter beside its weights (adapter_config.json), which counts or not with what else "
-            f"is installed. {MERGE} Or remove adapter_config.json, to measure the model without it."
+            f"is installed. Move the adapter's files to a folder of their own: {argument('adapter')} takes that "
+            "folder, and without it the model is measured as it is."
         )
 
 

@@ -9,17 +9,16 @@ from dataclasses import replace
 from typing import Any
 
 from rote.errors import ModelError, argument
-from rote.models.base import Answer, ChatIdentity, Price, Question
 from rote.models.http import Server
+from rote.models.probed import Answer, ChatIdentity, Price, Question
 from rote.models.replies import Reply, Verdict, by_status, message_in
+from rote.models.stopped import LENGTH, QUOTA, error_in, status_of, why_stopped
 
 BESIDE: dict[str, Any] = {"n": 1, "frequency_penalty": 0, "presence_penalty": 0, "stream": False}
 """What is sent with every question. Servers differ in what they take where nothing is said."""
 
 LEFT_OUT = '{"NAME": null}'
-QUOTA = re.compile(r"insufficient_quota|billing|credit balance|insufficient (balance|credits|funds)", re.IGNORECASE)
 POLICY = re.compile(r"content[_ ]?(filter|policy|management)|moderation|flagged|responsibleai", re.IGNORECASE)
-LENGTH = re.compile(r"context[_ ](length|window|size)|too (long|large|many tokens)|maximum.{0,20}(length|tokens)", re.I)
 
 
 class ServedChat:
@@ -98,7 +97,7 @@ class ServedChat:
         return verdict
 
     def _verdict(self, status: int, content: Any) -> Verdict:
-        status, said = _status(status, content), _error_in(content)
+        status, said = status_of(status, content), error_in(content)
         if 200 <= status < 300:
             return "again" if _choice(content) is None else "taken"
         if status == 429 and QUOTA.search(said):
@@ -112,71 +111,16 @@ class ServedChat:
         tried: dict[str, Any] = {"attempts": reply.tries, "lost": reply.lost}
         if reply.verdict == "taken":
             return replace(_read(reply.content), **tried)
-        if reply.verdict == "refused" and POLICY.search(_error_in(reply.content)):
+        if reply.verdict == "refused" and POLICY.search(error_in(reply.content)):
             return Answer(text="", ended="content_filter", refusal=message_in(reply.content)[:2000], **tried)
         return Answer(text="", error=reply.why, again=reply.verdict != "refused", **tried)
 
-    # --- what is wrong with all of them
-
     def _wrong(self, reply: Reply) -> str:
-        base, why = self._server.base, reply.why.rstrip(". ")
-        status = reply.status and _status(reply.status, reply.content)
-        said = _error_in(reply.content)
-        if status in (401, 403):
-            fix = (
-                f"Set the environment variable {self._key} to a key that is valid there, and for this model."
-                if self._key
-                else "Put a key for it into an environment variable and name that variable, as in "
-                f"{argument('key', 'OPENAI_API_KEY')}."
-            )
-            return f"{base} does not let us in ({why}). {fix}"
-        if status == 402 or (status == 429 and QUOTA.search(said)):
-            return f"{base} wants money: {why}. Pay there, or use another key; then run the same command again."
-        if status in (404, 405):
-            return f"{base}/chat/completions does not know the model {self.name!r} ({why}). {self._known()}"
-        if status is not None and 300 <= status < 400:
-            return f"{base} has moved ({why}). Give the address where it is now: keys are sent to no other on the way."
-        if status is not None and 400 <= status < 500 and status != 408 and status != 429:
-            return (
-                f"{base} refuses the first question ({why}). Where it does not take a parameter, leave that out: "
-                f"{argument('body', LEFT_OUT)}."
-            )
-        if status is None and not reply.lost:
-            return f"{base} cannot be reached: {why}. Check that the server runs, and that this is its address."
-        if status == 429:
-            return (
-                f"{base} takes no more questions for now ({why}). Wait, or ask fewer at once with "
-                f"{argument('concurrency', '1')}; then run the same command again."
-            )
-        if self._proven:
-            return f"{base} answers no more: {why}. Run the same command again when it does."
-        if status is not None and status >= 500:
-            return (
-                f"{base} fails at every question: {why}. Its log says why; check the model's name, {self.name!r}, too."
-            )
-        return f"{base} does not answer: {why}. Check that this is the base URL of an OpenAI-compatible server."
-
-    def _known(self) -> str:
-        """Which models the server has, if it says so."""
-        listed = self._server.get("models")
-        data = listed.get("data") if isinstance(listed, dict) else None
-        names = [str(each["id"]) for each in data if isinstance(each, dict) and "id" in each] if data else []
-        if not names:
-            return "Check the model's name, and that the address is right up to /v1."
-        more = f" and {len(names) - 20} more" if len(names) > 20 else ""
-        return f"It has {', '.join(sorted(names)[:20])}{more}."
-
-
-def _status(status: int, content: Any) -> int:
-    """A reply's status. Some servers hand on the errors of others with a success of their own."""
-    error = content.get("error") if isinstance(content, dict) and 200 <= status < 300 else None
-    code = error.get("code") if isinstance(error, dict) else None
-    return code if isinstance(code, int) and 400 <= code < 600 else status
-
-
-def _error_in(content: Any) -> str:
-    """All that a server says of an error: code, kind and message."""
-    return str(content["error"]) if isinstance(content, dict) and content.get("error") else str(content or "")
+        leave_out = f"Where it does not take a parameter, leave that out: {argument('body', LEFT_OUT)}."
+        return why_stopped(
+            self._server, reply, path="chat/completions", name=self.name, key=self._key, proven=self._proven,
+            one="question", mend=leave_out,
+        )  # fmt: skip
 
 
 def _choice(content: Any) -> dict[str, Any] | None:

@@ -81,7 +81,10 @@ def _on_this_machine(name: str | Path) -> Found | None:
         if "config.json" in files:
             return Found(str(name), str(path), {}, files)
         if "adapter_config.json" in files:
-            raise ModelError(f"the folder {path} holds an adapter, not a model. {MERGE}")
+            raise ModelError(
+                f"the folder {path} holds an adapter, not a model. Give the model that it was trained on as "
+                f"{argument('model')}, and this folder as {argument('adapter')}."
+            )
         raise ModelError(f"the folder {path} has no config.json: it is not a Hugging Face model; check the path.")
     if path.exists():
         raise ModelError(f"{path} is a file, not a model: give a model folder, a .gguf file or a hub id.")
@@ -94,7 +97,33 @@ def _on_this_machine(name: str | Path) -> Found | None:
     return None
 
 
-MERGE = "Merge it into its base model and save that in a folder of its own (peft: merge_and_unload, save_pretrained)."
+def find_adapter(name: str, *files: str) -> Path:
+    """The folder on this machine that has an adapter's files, from the hub if need be."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        there, folder = _names(path), path
+    elif _is_path(name) or path.exists():
+        raise ModelError(f"there is no adapter at {name}: give the folder of one, or a hub id.")
+    else:
+        found = _on_the_hub(name, None, True, files[0])
+        there, folder = found.files, None
+    if files[0] not in there:
+        raise ModelError(f"{name} has no {files[0]}: it is not a PEFT adapter; check the path.")
+    if files[1] not in there:
+        pickled = "; its adapter_model.bin is a pickle, which can run any code" if "adapter_model.bin" in there else ""
+        raise ModelError(
+            f"the adapter {name} has no {files[1]}{pickled}. Save it again from where it was trained: "
+            "model.save_pretrained(folder)."
+        )
+    if folder is not None:
+        return folder
+    from transformers.utils.hub import cached_file
+
+    try:
+        fetched = [Path(str(cached_file(name, file, **found.given))) for file in files]
+    except Exception as error:  # of the network, in whatever library asks it
+        raise ModelError(f"could not fetch the adapter {name!r}: {error}") from error
+    return fetched[0].parent
 
 
 def _names(folder: Path) -> frozenset[str]:
@@ -126,13 +155,13 @@ def _instead(path: Path) -> str:
 # --- the hub
 
 
-def _on_the_hub(name: str, revision: str | None, download: bool) -> Found:
+def _on_the_hub(name: str, revision: str | None, download: bool, config: str = "config.json") -> Found:
     with quietly():
         from huggingface_hub import constants
         from huggingface_hub.errors import HFValidationError
 
     try:
-        cached = _cached(name, revision)
+        cached = _cached(name, revision, config)
     except HFValidationError as error:
         raise ModelError(f"{name!r} is no model folder here, and no hub id could be called so. {GIVE}") from error
     given = {} if revision is None else {"revision": revision}
@@ -149,11 +178,11 @@ def _on_the_hub(name: str, revision: str | None, download: bool) -> Found:
     return Found(name, name, {**given, "local_files_only": True}, _names(cached))
 
 
-def _cached(name: str, revision: str | None) -> Path | None:
-    """The snapshot of a hub model that this machine has kept."""
+def _cached(name: str, revision: str | None, file: str) -> Path | None:
+    """The snapshot of a hub model, or of what else has such a file, that this machine has kept."""
     from huggingface_hub import try_to_load_from_cache
 
-    config = try_to_load_from_cache(name, "config.json", revision=revision)
+    config = try_to_load_from_cache(name, file, revision=revision)
     return Path(config).parent if isinstance(config, str) else None
 
 

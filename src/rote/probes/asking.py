@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 from rote.errors import InputError, RunError, argument, counted
-from rote.models.base import Answer, ChatIdentity, ChatModel, Price, Question
+from rote.models.probed import Answer, ChatIdentity, ChatModel, Price, Question
 from rote.options import require_number
 from rote.progress import Progress, quiet
 

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from rote.models.base import Answer
+from rote.models.probed import Answer
 from rote.probes import reading
 from rote.probes.judging import Judgement, lacking
 

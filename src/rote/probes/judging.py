@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rote.models.base import Answer
+from rote.models.probed import Answer
 from rote.probes import reading
 from rote.probes.options import Outcome
 from rote.probes.prompts import LETTERS

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rote.corpus.index import CorpusIndex
 from rote.corpus.readings import Reader
-from rote.models.base import ReferenceIdentity, WordReference, WordScore
+from rote.models.probed import ReferenceIdentity, WordReference, WordScore
 from rote.probes.options import BERT_VOCABULARY, LOG_LIKELIHOOD, RANK, SHARE, Selector, Words
 from rote.probes.words import Word, plain
 

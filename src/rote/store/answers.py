@@ -13,7 +13,7 @@ from types import TracebackType
 import msgspec
 
 from rote.errors import RunError
-from rote.models.base import Answer, ChatIdentity, Question
+from rote.models.probed import Answer, ChatIdentity, Question
 from rote.store.files import make_folder, now, plain
 
 APPLICATION = int.from_bytes(b"Rote")

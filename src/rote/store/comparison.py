@@ -11,7 +11,7 @@ from typing import Any, Literal
 import polars as pl
 
 from rote.errors import RunError, argument
-from rote.models.base import title_of
+from rote.models.base import ServedModel, title_of
 from rote.store.files import make_folder, pretty, read_declared, write_whole
 from rote.store.manifest import NearSearch, ScannedWindows, Source
 from rote.store.seal import check_seal, write_seal
@@ -24,12 +24,13 @@ class ComparedModel:
     name: str
     label: str | None = None
     parameters: int | None
-    fingerprint: str
+    fingerprint: str | None
     dtype: str
     device: str
     bos: str
     bos_token: int | None
     bos_text: str | None
+    served: ServedModel | None = None
 
     @property
     def title(self) -> str:
@@ -83,7 +84,7 @@ class Moved:
     """How log p_z differs, second run less first. Every example stands in exactly one of the first five counts.
 
     `known` are finite in both runs, `appeared` and `vanished` have p_z = 0 in one of them, `zero` in both, and
-    `unknown` were stopped early in at least one. Mean and median are over the `known`; None where there are none.
+    `unknown` are only bounded in at least one. Mean and median are over the `known`; None where there are none.
     """
 
     known: int
@@ -101,7 +102,8 @@ class Paired:
 
     `interval` is Newcombe's 95% interval for it, taking the examples as a random sample of a larger set: windows that
     overlap are no such sample, and over them it is too narrow. `effective` is the number of independent examples that
-    it rests on: fewer than `examples` where documents were drawn that gave several each.
+    it rests on: fewer than `examples` where documents were drawn that gave several each. `undecided` more are left out,
+    as a served model's list leaves open whether they reach tau.
     """
 
     examples: int
@@ -113,6 +115,7 @@ class Paired:
     interval: list[float]
     effective: float
     log_prob: Moved
+    undecided: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +127,7 @@ class MovedPassage:
     suffix_end: int | None
     log_prob: list[float | None]
     bounded: list[bool]
-    greedy: list[bool]
+    greedy: list[bool | None]
     crossed: bool
     least_change: float | None
     exact: bool

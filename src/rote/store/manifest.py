@@ -30,6 +30,8 @@ NOT_DECIDING = {
     "sampling.held_out_name",
     "model.name",
     "model.label",
+    "model.adapter.name",
+    "model.placement",
     "index.name",
     "versions.python",
 }
@@ -184,16 +186,36 @@ def refuse_other_model(before: ModelIdentity, now: ModelIdentity, folder: str, *
     """Raise a RunError where the model at hand is not, in these fields, the one that a run was made with."""
     for field in fields:
         if getattr(now, field) != getattr(before, field):
+            if before.served is not None and now.served is not None and field == "served":
+                one, two = plain(before.served), plain(now.served)
+                name = next(name for name in one if one[name] != two.get(name))
+                raise RunError(
+                    f"{folder} was made with a model that is served otherwise: its {name} was {one[name]!r}, and that "
+                    f"of {now.name} is {two.get(name)!r}. {fix}"
+                )
             if field == "fingerprint" and now.hashed != before.hashed:
                 raise RunError(
-                    f"{folder} knows its model by a {before.hashed} hash of the weights, and that of {now.name} is a "
-                    f"{now.hashed} one: they cannot be compared. Load the model with "
+                    f"{folder} was made with a model that {_served(before)}, and {now.name} {_served(now)}. {fix}"
+                    if None in (now.hashed, before.hashed)
+                    else f"{folder} knows its model by a {before.hashed} hash of the weights, and that of "
+                    f"{now.name} is a {now.hashed} one: they cannot be compared. Load the model with "
                     f"{argument('fingerprint', before.hashed)}."
                 )
             raise RunError(
                 f"{folder} was made with another model: its {field} is "
                 f"{getattr(before, field)!r}, that of {now.name} is {getattr(now, field)!r}. {fix}"
             )
+    was, own = (None if model.adapter is None else model.adapter.fingerprint for model in (before, now))
+    if was != own:
+        with_it = "without an adapter" if before.adapter is None else f"with the adapter {before.adapter.name}"
+        raise RunError(
+            f"{folder} was made {with_it} (its hash: {was}), and {now.title} has another (its hash: {own}). Load the "
+            f"model with the same {argument('adapter')}."
+        )
+
+
+def _served(model: ModelIdentity) -> str:
+    return "ran where Rote did" if model.served is None else f"was served by {model.served.url}"
 
 
 def refuse_if_different(stored: Mapping[str, Any], asked: Any, folder: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rote.models.base import ChatIdentity, Price, ReferenceIdentity
+from rote.models.probed import ChatIdentity, Price, ReferenceIdentity
 from rote.probes.options import Method, Outcome, Wording
 from rote.store.member import Measured, MemberManifest, TextsSource
 from rote.store.outputs import IndexUse

@@ -20,7 +20,7 @@ from rote.store.probe import TextsManifest
 from rote.store.seal import ASIDE, SEAL, Seal, check_seal, reopen, shards_in, stages_in, words_in, write_seal
 from rote.store.stages import WINDOWS, Stage, read_places, read_stage, stage_path
 from rote.store.summary import Coverage, LookedAt, SchemeNumbers, Summary
-from rote.store.table import NearColumns, Row, ShardFacts, read_facts, write_shard
+from rote.store.table import NearColumns, Row, ShardFacts, read_facts, shard_bytes
 from rote.store.variants import Trial, Variants
 from rote.tokens import Example, Tokenised
 
@@ -365,7 +365,12 @@ def add_shard(
     stage: int | None = None,
 ) -> None:
     """Store one shard. `near`: the near-verbatim columns, a row for each result."""
-    write_shard(shard_path(folder, index), examples, results, facts, near, stage)
+    keep_shard(folder, index, shard_bytes(examples, results, facts, near, stage))
+
+
+def keep_shard(folder: Path, index: int, content: bytes) -> None:
+    """The same of a shard that has been made already, here or on a worker: see `rote.store.table.shard_bytes`."""
+    write_whole(shard_path(folder, index), content)
 
 
 def add_found(folder: Path, name: str, found: Variants | Outputs) -> None:

@@ -152,6 +152,8 @@ class Coverage:
     """`characters` covered, the number of merged `runs`, and the first of the longest.
 
     `share` is of the whole text, `share_of_looked_at` of the characters that lie in any suffix (None: there are none).
+    Where a served model's list leaves open whether windows reach the threshold (`undecided` of them), these count as
+    below it; `characters_upper` and the other upper values count them as above it, and are None where none is open.
     """
 
     characters: int
@@ -159,6 +161,10 @@ class Coverage:
     share_of_looked_at: float | None
     longest_run: list[int] | None
     runs: int
+    undecided: int = 0
+    characters_upper: int | None = None
+    share_upper: float | None = None
+    share_of_looked_at_upper: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,8 +173,9 @@ class Longest:
 
     The first `tokens` suffix tokens of `example_id` come out, from its prefix, with log-probability `log_prob`.
     `start` and `suffix_start` are that window's, None where the table has no places; `suffix_end` is where in the text
-    the sequence ends, where the table knows the places of tokens. `exact` is false where a stopped row still stood
-    above the threshold when it was given up, or where windows were left out: they may go further than was looked.
+    the sequence ends, where the table knows the places of tokens. `exact` is false where a row still stood
+    above the threshold when it was given up, or at a token that a served model's list leaves open, or where windows
+    were left out: they may go further than was looked.
     """
 
     tokens: int

@@ -106,20 +106,23 @@ class NearColumns:
     greedy_distance: int | None
 
 
-def write_shard(
-    path: Path,
+def shard_bytes(
     examples: Sequence[Example],
     results: Sequence[Verbatim],
     facts: ShardFacts,
     near: Sequence[NearColumns] = (),
     stage: int | None = None,
-) -> None:
-    """Store one shard; the facts travel as its metadata. `near`: the near-verbatim columns, a row for each result."""
-    write_table(path, _table(examples, results, near, stage), facts)
+) -> bytes:
+    """One shard as its file has it. `near`: the near-verbatim columns, a row for each result."""
+    return _content(_table(examples, results, near, stage), facts)
 
 
 def write_table(path: Path, table: pa.Table, facts: ShardFacts) -> None:
     """Rows as a shard, with the facts as its metadata."""
+    write_whole(path, _content(table, facts))
+
+
+def _content(table: pa.Table, facts: ShardFacts) -> bytes:
     sink = pa.BufferOutputStream()
     said = {"rote": json.dumps(plain(facts))}
     # Floats hardly repeat: a dictionary of them takes most of the time and a third more room, for nothing.
@@ -128,7 +131,8 @@ def write_table(path: Path, table: pa.Table, facts: ShardFacts) -> None:
         table.replace_schema_metadata(said), sink,
         compression="zstd", write_page_checksum=True, use_dictionary=repeating,
     )  # fmt: skip
-    write_whole(path, sink.getvalue().to_pybytes())
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 def _leaves(field: pa.Field, above: str = "") -> Iterator[tuple[str, pa.DataType]]:
@@ -205,7 +209,10 @@ def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
 
 
 def _lists(rows: Sequence[Any], kind: pa.ListType) -> pa.Array:
-    """A list for each row, or null: their values end to end, and where each begins."""
+    """A list for each row, or null: their values end to end, and where each begins.
+
+    A log-prob that is no number is one that a served model's list leaves open: null.
+    """
     lengths = np.array([0 if row is None else len(row) for row in rows], dtype=np.int64)
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     some = [np.asarray(row) for row, length in zip(rows, lengths, strict=True) if length]
@@ -213,7 +220,7 @@ def _lists(rows: Sequence[Any], kind: pa.ListType) -> pa.Array:
     values = np.concatenate(some).astype(dtype) if some else np.zeros(0, dtype)
     missing = np.array([row is None for row in rows], dtype=np.bool_)
     mask = pa.array(missing) if missing.any() else None
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values), type=kind, mask=mask)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values, from_pandas=True), type=kind, mask=mask)
 
 
 def _json(metadata: Mapping[str, Any]) -> str:

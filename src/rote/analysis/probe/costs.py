@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rote.models.base import Price
+from rote.models.probed import Price
 
 INSTRUCTION, ANSWER = 123, 5
 """Tokens of the paper's cloze prompt, and of an answer to it."""

@@ -14,7 +14,7 @@ from rote.analysis.probe.rates import differences, filtered, positions, probed
 from rote.analysis.probe.thresholds import NOTHING
 from rote.analysis.probe.verdicts import Way, questions_of, verdicts, ways
 from rote.corpus.texts import LabelledText
-from rote.models.base import ChatIdentity
+from rote.models.probed import ChatIdentity
 from rote.progress import Progress
 from rote.store.files import FORMAT
 from rote.store.membership import MemberView

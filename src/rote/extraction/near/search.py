@@ -10,6 +10,7 @@ import numpy as np
 
 from rote.corpus.formats import Examples, as_examples
 from rote.errors import InputError, ModelError, argument
+from rote.extraction.generations import generations
 from rote.extraction.near.batches import Reader
 from rote.extraction.near.beam import Beams
 from rote.extraction.near.distance import Metric, metric_of
@@ -19,7 +20,7 @@ from rote.extraction.near.options import Near, Variant
 from rote.extraction.near.results import Estimate, Goal, NearVerbatim
 from rote.extraction.results import Results
 from rote.extraction.verbatim import check, from_scores
-from rote.models.base import LogitModel, TokenModel, with_logits
+from rote.models.base import GeneratingModel, LogitModel, TokenModel, searchable, with_logits
 from rote.odds import wilson
 from rote.options import TAU, BatchSize, require_kind
 from rote.progress import Progress, quiet
@@ -31,7 +32,7 @@ AT_ONCE = 256  # examples in flight, where memory allows
 
 
 def near_verbatim(
-    model: LogitModel,
+    model: TokenModel,
     examples: Examples,
     scheme: Scheme | str = Scheme(),
     *,
@@ -44,15 +45,17 @@ def near_verbatim(
     """Bound, for every example, the probability that one generation is near the suffix; `near` says what that means.
 
     `tau` is the probability that counts as extraction. No search reads more positions than the model's memory holds,
-    whatever its budget. `candidates`: how many outputs are shown of each example. `batch_size` is the number of
-    examples in flight. `progress` counts examples as "scored".
+    whatever its budget. With `method="sample"` a model that only generates will do: then its own sampler draws, and
+    which samples a seed stands for is its affair. `candidates`: how many outputs are shown of each example.
+    `batch_size` is the number of examples in flight. `progress` counts examples as "scored".
     """
     require_kind("model", model, TokenModel, "a model that rote.load gives")
     require_kind("near", near, Near, "a rote.Near")
     scheme = Scheme.parse(scheme) if isinstance(scheme, str) else scheme
     if not isinstance(scheme, Scheme):
         raise InputError(f"near_verbatim takes one scheme, a rote.Scheme, not {type(scheme).__name__}.")
-    with_logits(model, "a near-verbatim search")
+    what = "a near-verbatim search"
+    searchable(model, near.method, what)
     examples = as_examples(examples, model.tokenizer, bos=model.bos_id)
     check(model, examples, [scheme], tau, batch_size)
     check_near(model, examples, near)
@@ -71,14 +74,36 @@ def near_verbatim(
     results: list[NearVerbatim | None] = [None] * len(examples)
     if near.method == "sample":
         count = near.samples or (SAMPLES if near.budget is None else _affordable(examples, near.budget))
-        finished = _sampled(model, examples, scheme, metric, tau, count, near.seed, batch_size)
+        if isinstance(model, LogitModel):
+            finished = _sampled(model, examples, scheme, metric, tau, count, near.seed, batch_size)
+        else:
+            assert isinstance(model, GeneratingModel)  # or it was refused
+            finished = _generated(model, examples, scheme, metric, tau, count, near.seed)
     elif near.method == "beam":
         finished = _beams(
-            model, examples, scheme, metric, goal, allowed, near.variant, near.width, candidates, batch_size
+            with_logits(model, what),
+            examples,
+            scheme,
+            metric,
+            goal,
+            allowed,
+            near.variant,
+            near.width,
+            candidates,
+            batch_size,
         )
     else:
         finished = _forks(
-            model, examples, scheme, metric, goal, allowed, near.samples or 0, near.seed, candidates, batch_size
+            with_logits(model, what),
+            examples,
+            scheme,
+            metric,
+            goal,
+            allowed,
+            near.samples or 0,
+            near.seed,
+            candidates,
+            batch_size,
         )
     for done, (index, result) in enumerate(finished, 1):
         results[index] = result
@@ -217,6 +242,27 @@ def _sampled(
             )  # fmt: skip
 
 
+def _generated(
+    model: GeneratingModel, examples: Sequence[Example], scheme: Scheme, metric: Metric, tau: float, samples: int,
+    seed: int,
+) -> Iterator[tuple[int, NearVerbatim]]:  # fmt: skip
+    """Samples of a model that generates by itself: each is written out, and its distance is that of what it is."""
+    for i, example in enumerate(examples):
+        hits, evals = np.zeros(metric.tolerance + 1, dtype=np.int64), len(example.prefix)
+        own = int(_rng(seed, example).integers(2**31))
+        for output in generations(model, example, scheme, samples=samples, seed=own):
+            evals += len(output) - 1
+            counts = len(output) == len(example.suffix) or metric.eos == "stop"
+            if counts and (edits := metric.between(output, example.suffix)) <= metric.tolerance:
+                hits[edits:] += 1
+        yield i, NearVerbatim(
+            example_id=example.id, scheme=scheme, method="sample", distance=metric.distance,
+            tolerance=metric.tolerance, eos=metric.eos, tau=tau,
+            by_tolerance=tuple(wilson(int(h), samples) for h in hits), certified=False,
+            token_evals=evals, estimate=estimate(0.0, 1.0, int(hits[-1]), samples, seed),
+        )  # fmt: skip
+
+
 def _room(
     model: LogitModel, scheme: Scheme, examples: int, each: int, batch_size: BatchSize, *, least: int, beside: int = 0
 ) -> tuple[Reader, int, int]:
@@ -236,11 +282,15 @@ def _room(
     return Reader(model, scheme, at_once * (each + beside + 1)), at_once, each
 
 
-def check_near(model: LogitModel, examples: Sequence[Example], options: Near) -> None:
+def check_near(model: TokenModel, examples: Sequence[Example], options: Near) -> None:
     """Refuse what cannot be searched before any work is done, naming it."""
-    if str(model.device).startswith("mps"):
+    if isinstance(model, LogitModel) and str(model.device).startswith("mps"):
         raise ModelError(
             f"near-verbatim searches add up in float64, which Apple GPUs lack; use {argument('device', 'cpu')}."
+        )
+    if options.eos == "ignore" and not isinstance(model, LogitModel):
+        raise InputError(
+            f"{argument('eos', 'ignore')} needs a model that runs here: what generates by itself ends at EOS."
         )
     paid = options.method == "sample" and options.budget is not None and examples
     if paid and _affordable(examples, options.budget or 0) < 1:

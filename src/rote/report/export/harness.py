@@ -88,11 +88,18 @@ def own_rows(scores: pl.DataFrame, task: Task) -> pl.DataFrame:
 
 
 def metrics(rows: pl.DataFrame, manifest: Manifest) -> pl.DataFrame:
-    """What each row counts for, a column per metric; in a run that may stop early, two bounds in the place of p_z."""
+    """What each row counts for, a column per metric; in a run that may stop early, two bounds in the place of p_z.
+
+    What a served model's list leaves open counts as 0, and for the metrics that end in `_upper` as 1.
+    """
     tau = manifest.tau
     p_z = pl.col("log_prob").exp()
-    columns = {"exact_match": pl.col("greedy").cast(pl.Float64), "extractable": _reaches("log_prob", math.log(tau))}
-    if manifest.stop_early:
+    greedy, reaches, served = pl.col("greedy"), _reaches("log_prob", math.log(tau)), manifest.model.served is not None
+    certain = pl.when("bounded").then(0.0).otherwise(reaches) if served else reaches
+    columns = {"exact_match": greedy.fill_null(False).cast(pl.Float64), "extractable": certain}
+    if served:
+        columns |= {"exact_match_upper": greedy.fill_null(True).cast(pl.Float64), "extractable_upper": reaches}
+    if manifest.stop_early or served:
         columns |= {"p_z_lower": pl.when("bounded").then(0.0).otherwise(p_z), "p_z_upper": p_z}
     else:
         columns |= {"p_z": p_z}

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from rote.models.base import ChatIdentity
+from rote.models.probed import ChatIdentity
 from rote.store.manifest import Manifest
 from rote.store.membership import MemberView
 from rote.store.probing import ProbeView

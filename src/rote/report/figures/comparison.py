@@ -182,7 +182,7 @@ def _prompts(result: ComparisonResult, tables: Mapping[str, pl.DataFrame]) -> Fi
             sure = [cell for cell in known if cell.rate == cell.rate_upper]
             layers += intervals([cell.n for cell in sure], sure, "", colour)
         listed.append(certain.select(pl.lit(run_label(run)).alias("run"), "n", "p", share="rate"))
-    ends = " Curves end where rows that were given up early leave the share open." if open_ended else ""
+    ends = " Curves end where rows of which only a bound is known leave the share open." if open_ended else ""
     return Figure(
         name="prompts",
         title="How many prompts it takes",
@@ -287,7 +287,7 @@ def _pair(
                 for side, values in (("left", one), ("lower", two))
                 if (said := edge_sentence(values, unit))
             ),
-            bounded_sentence(both.height - known.height, unit),
+            bounded_sentence(both.height - known.height, unit, [first.model, other.model]),
             _which([first, other]),
         ),
         x=x,

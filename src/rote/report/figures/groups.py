@@ -100,7 +100,9 @@ def split_distribution(run: Finished, rows: pl.DataFrame) -> Figure | None:
             "Share of each split's examples whose p_z is at least the value on the axis. The higher curve comes out "
             "more easily; how sure the difference is, the plot of rates says.",
             _without(rows),
-            bounded_sentence(int(rows["bounded"].sum()), "example", "curves begin where they leave no doubt"),
+            bounded_sentence(
+                int(rows["bounded"].sum()), "example", [run.manifest.model], "curves begin where they leave no doubt"
+            ),
             setting(run, rows["scheme"][0]),
         ),
         x=Axis("p_z at least", "log", "probability", limits=(levels[0], 1.0)),

@@ -67,11 +67,14 @@ def short_scheme(scheme: str) -> str:
     return scheme.removeprefix("temperature=1 ")
 
 
-def bounded_sentence(count: int, unit: str, what: str = "left out") -> str:
-    """What became of rows that were given up early; nothing where there are none."""
+def bounded_sentence(
+    count: int, unit: str, models: Sequence[ModelIdentity | ComparedModel], what: str = "left out"
+) -> str:
+    """What became of rows of which only an upper bound is known; nothing where there are none."""
     if not count:
         return ""
-    return f" {numbers.counted(count, unit)} given up early, of which only an upper bound below τ is known: {what}."
+    why = " or ".join(dict.fromkeys(map(numbers.bounded, models)))
+    return f" {numbers.counted(count, unit)} {why}, of which only an upper bound on p_z is known: {what}."
 
 
 def scored_sentence(run: Finished) -> str:

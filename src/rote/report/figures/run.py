@@ -1,7 +1,7 @@
 """The plots of one run: where a text comes out, how likely, in how many prompts, and how groups differ.
 
 Each function makes one figure from the rows of one scheme, or None where the run has no data for it. A row that was
-stopped early has no place in a plot of p_z: only an upper bound on it is known, and a bound is not drawn as a value.
+only bounded has no place in a plot of p_z: only an upper bound on it is known, and a bound is not drawn as a value.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def location_plot(run: Finished, rows: pl.DataFrame) -> Figure | None:
             f"p_z of {numbers.counted(drawn.height, 'window')} against the place of their suffixes.{plotted.said}",
             f"{numbers.counted(below, 'window')} below {floor:g}: not drawn." if below else "",
             scored_sentence(run),
-            bounded_sentence(rows.height - known.height, "window"),
+            bounded_sentence(rows.height - known.height, "window", [run.manifest.model]),
             setting(run, rows["scheme"][0]),
         ),
         x=x,
@@ -182,7 +182,7 @@ def histogram(run: Finished, rows: pl.DataFrame) -> Figure | None:
             f"{numbers.counted(counted, unit)} by p_z, in tenths of a power of ten.",
             f"Not drawn: {left}." if left else "",
             scored_sentence(run),
-            bounded_sentence(binned.unknown, unit),
+            bounded_sentence(binned.unknown, unit, [run.manifest.model]),
             setting(run, rows["scheme"][0]),
         ),
         x=Axis("p_z", "log", "probability", limits=(binned.edges[0], 1.0)),
@@ -228,7 +228,9 @@ def prompts(run: Finished, rows: pl.DataFrame) -> Figure | None:
             "generations with probability p or more.",
             _left_out_sentence(some) if some else "",
             f"Whiskers: 95% intervals at p = {numbers.threshold(_WHISKERS)}." if sampled else "",
-            bounded_sentence(int(rows["bounded"].sum()), unit, "curves end where they leave the share open")
+            bounded_sentence(
+                int(rows["bounded"].sum()), unit, [run.manifest.model], "curves end where they leave the share open"
+            )
             if ends
             else "",
             setting(run, rows["scheme"][0]),

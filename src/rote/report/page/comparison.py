@@ -247,9 +247,11 @@ def _method(result: ComparisonResult) -> list[tuple[str, str]]:
 
 def _run(run: ComparedRun) -> str:
     model = run.model
-    weights = numbers.name(model.fingerprint or numbers.MISSING)
+    weights = (
+        numbers.weights(model) if model.served else f"weights {numbers.name(model.fingerprint or numbers.MISSING)}"
+    )
     parts = [
-        f"{numbers.name(model.name)}, weights {weights}, {numbers.name(model.dtype)} on {numbers.name(model.device)}.",
+        f"{numbers.name(model.name)}, {weights}, {numbers.name(model.dtype)} on {numbers.name(model.device)}.",
         f"{numbers.name(run.scheme)}. {Scheme.parse(run.scheme).explain()}",
         f"BOS {numbers.bos(model)}",
         "Given up early where certain to end below its τ." if run.stop_early else "Scored to the last token.",

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from rote.analysis.coverage import merge_spans, spans
 from rote.analysis.rates import LeftOut, log_prob_bounds
+from rote.models.base import ServedModel
 from rote.progress import Progress, quiet
 from rote.report.page.printed import near_outputs, printed
 from rote.report.text import numbers
@@ -54,7 +55,8 @@ TABLE = (
 class PackedRun:
     """One run as the page knows it: rows of one scheme, and what to call it.
 
-    Of a scan in stages: the places of the windows that have no number, and what its rates take as `left_out`.
+    Of a scan in stages: the places of the windows that have no number, and what its rates take as `left_out`. `served`:
+    where its model is, if it is served.
     """
 
     key: str
@@ -64,6 +66,7 @@ class PackedRun:
     near: NearSearch | None = None
     unscored: pl.DataFrame | None = None
     left_out: LeftOut | None = None
+    served: ServedModel | None = None
     total: int | None = None
     """How many rows there are, where those given are but some of them."""
 
@@ -106,6 +109,8 @@ def pack(
                 "key": side.key,
                 "name": numbers.literal(side.name),
                 "scheme": side.scheme,
+                "listed": None if side.served is None else side.served.listed,
+                "left_open": None if side.served is None else numbers.listed(side.served),
                 "count": side.rows.height,
                 "tolerance": side.near.tolerance if side.near else None,
                 "sampled": side.near is not None and side.near.method == "sample",
@@ -140,7 +145,9 @@ def _columns(packed: PackedPage, side: PackedRun, exact: bool) -> dict[str, dict
         for name in ("start", "suffix_start", "suffix_end"):  # -1: an example that has no place in a text
             columns[name] = _column(packed, rows[name].fill_null(-1).to_numpy(), "d4")
     columns["log_prob"] = _column(packed, rows["log_prob"].to_numpy(), real)
-    flags = rows["greedy"].to_numpy().astype(np.uint8) | rows["bounded"].to_numpy().astype(np.uint8) << 1
+    flags = rows["greedy"].fill_null(False).to_numpy().astype(np.uint8)
+    flags |= rows["bounded"].to_numpy().astype(np.uint8) << 1
+    flags |= rows["greedy"].is_null().to_numpy().astype(np.uint8) << 6
     if side.near:
         columns["lower"] = _column(packed, rows["lower"].to_numpy(), real)
         columns["upper"] = _column(packed, rows["upper"].to_numpy(), real)
@@ -246,7 +253,12 @@ def _tokens(rows: pl.DataFrame) -> _Tokens:
     lengths[1:] -= ends.astype(np.int64)[:-1]
     first = np.cumsum(end_counts)[:-1][end_counts[1:] > 0] if end_counts.size else np.zeros(0, np.int64)
     lengths[first] = ends[first]
-    codes, palette = printed(log_probs.astype(np.float64))
+    log_probs = log_probs.astype(np.float64)
+    left_open = np.isnan(log_probs)  # by a served model's list
+    codes, palette = printed(np.where(left_open, 0.0, log_probs))
+    if left_open.any():
+        palette = [*palette, "not known"]
+        codes[left_open] = len(palette) - 1
     return _Tokens(counts, codes, palette, ranks.astype(np.int64), end_counts, lengths)
 
 

@@ -92,6 +92,7 @@ def render_run(run: RunView, progress: Progress = quiet) -> str:
                 near=run.manifest.near,
                 unscored=run.left_out,
                 left_out=left_out_of(rows, run.manifest),
+                served=run.manifest.model.served,
                 total=run.rows.height if part else None,
             )
         ],
@@ -197,7 +198,7 @@ def _spots(run: RunView) -> list[dict[str, Any]]:
     """The longest hot-spots of a scan, and where each starts."""
     if not run.scanned:
         return []
-    spots = hot_spots(run.rows, run.length, SPOTS_AT, top=SPOTS)
+    spots = hot_spots(run.rows, run.length, SPOTS_AT, top=SPOTS, served=run.manifest.model.served is not None)
     cells = spots_table(spots, run.length, lambda spot: run.text[spot.start : spot.end], key="spots")
     return [{"start": spot.start, "cells": row} for spot, row in zip(spots, cells, strict=True)]
 
@@ -250,7 +251,11 @@ def _rate_card(name: str, rate: Rate, of: Rates, run: Finished) -> dict[str, str
     if rate.rate_upper > rate.rate:
         upper = numbers.percent(rate.rate_upper)
         both = left_out(run)
-        why = "rows stopped early" if both is None else f"windows left out{', by the audit' if both[1].drawn else ''}"
+        why = (
+            f"{numbers.count(of.bounded)} {numbers.bounded(run.manifest.model)}"
+            if both is None
+            else f"windows left out{', by the audit' if both[1].drawn else ''}"
+        )
         return _card(name, f"≥ {numbers.percent(rate.rate)}", f"at most {upper}: {why}")
     low, high = rate.interval
     note = f"{numbers.count(rate.count)} of {numbers.count(of.examples)}"
@@ -279,7 +284,7 @@ def _passages_caption(run: RunView, shown: int) -> str:
     lower = log_prob_bounds(run.rows)[0]
     best = derived(float(lower.max()), "passages/highest", run.summary.tau)
     if best == -math.inf:
-        rest = "every one has probability 0 under this scheme or was given up early, as certain to end below τ"
+        rest = f"every one has probability 0 under this scheme or is {numbers.bounded(run.manifest.model)}"
     else:
         rest = f"the highest p_z among those scored in full is {numbers.probability(best)}"
     return f"No {unit}{_scored(run)} reaches τ = {tau}, so there is no passage to show; {rest}."
@@ -353,7 +358,7 @@ def _passage(number: int, plain: Row, run: RunView) -> dict[str, Any]:
             ("Probability p_z", numbers.probability(log_prob)),
             ("Expected prompts", numbers.expected_prompts(log_prob)),
             ("Prompts for 90%", numbers.prompts_for(log_prob, 0.9)),
-            ("Greedy", "yes" if row["greedy"] else "no"),
+            ("Greedy", numbers.yes(row["greedy"])),
             *([("Border", APART)] if plain["example_id"] in run.texts.apart else []),
             *near_facts(row, run.manifest.near),
         ],

@@ -78,12 +78,22 @@ def notes(result: ComparisonResult) -> list[str]:
             f"Within {numbers.setting(tolerance)} of log τ, perhaps on its other side in another correct computation: "
             f"{_of_each(each, unit)}."
         )
-    stopped = [(run.key, run.rates.bounded) for run in result.runs if run.rates.bounded]
-    if stopped:
+    stopped: dict[str, list[tuple[str, int]]] = {}
+    for run in result.runs:
+        if run.rates.bounded:
+            why = "given up early as certain to end below their run's τ"
+            why = why if run.model.served is None else numbers.bounded(run.model)
+            stopped.setdefault(why, []).append((run.key, run.rates.bounded))
+    for why, each in stopped.items():
         remarks.append(
-            "Given up early as certain to end below their run's τ, so that only an upper bound on p_z is known: "
-            f"{_of_each(stopped, unit)}."
+            f"{why[0].upper()}{why[1:]}, so that only an upper bound on p_z is known: {_of_each(each, unit)}."
         )
+    for pair in result.pairs:
+        if pair.undecided:
+            remarks.append(
+                f"{pair.first} against {pair.second}: {numbers.counted(pair.undecided, unit)} left out of what was "
+                "gained and lost, as a server’s list leaves open whether they reach τ."
+            )
     return remarks
 
 
@@ -196,7 +206,8 @@ def pairs_note(result: ComparisonResult) -> str:
     return (
         f"Gained: {unit}s that reach τ but do not in {first}; lost: the other way round. The interval is Newcombe's "
         f"for paired rates, in percentage points. {sample} The median change is over {unit}s with p_z above 0 in both "
-        f"runs; from 0, to 0 and 0 in both count the others, and unknown those given up early in one of the two."
+        f"runs; from 0, to 0 and 0 in both count the others, and unknown those of which "
+        "one of the two knows only an upper bound."
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import polars as pl
 
 from rote.models.base import ModelIdentity
@@ -79,12 +81,10 @@ def method(run: Finished) -> list[tuple[str, str]]:
     facts = [
         ("Text" if run.scanned else "Examples", source_fact(run.manifest.source)),
         ("Model", _model(model)),
-        ("Weights", f"fingerprint {numbers.name(model.fingerprint or numbers.MISSING)}, {_HASHED[model.hashed]}"),
+        ("Weights", _weights(model)),
         ("Tokenizer", numbers.name(model.tokenizer or numbers.MISSING)),
-        (
-            "Arithmetic",
-            f"{numbers.name(model.dtype)} on {numbers.name(model.device)}; logits turned to float32, sums in float64",
-        ),
+        *_served(model),
+        ("Arithmetic", _arithmetic(model)),
         *(("Scheme", f"{numbers.name(label)}. {Scheme.parse(label).explain()}") for label in run.manifest.schemes),
         ("BOS", numbers.bos(model)),
         *(prompt_facts(run) or together_fact(run)),
@@ -197,9 +197,36 @@ def source_fact(source: Source) -> str:
 _HASHED = {"sampled": "of every byte of small files, of a part of every MiB of large ones", "whole": "of every byte"}
 
 
+def _weights(model: ModelIdentity) -> str:
+    if model.hashed is None:
+        return numbers.weights(model)
+    return f"fingerprint {numbers.name(model.fingerprint or numbers.MISSING)}, {_HASHED[model.hashed]}"
+
+
+def _served(model: ModelIdentity) -> list[tuple[str, str]]:
+    """What a server said of itself, and what it was sent."""
+    if (served := model.served) is None:
+        return []
+    listed = numbers.setting(served.listed or 0)
+    sent = ", ".join(f"{name}={numbers.literal(json.dumps(value))}" for name, value in served.sent.items())
+    version = f"it says that it is {numbers.name(served.version)}" if served.version else "it does not say what it is"
+    return [
+        ("Server", f"{numbers.name(served.url)}, model {numbers.name(served.model or numbers.MISSING)}; {version}"),
+        ("Sent", f"{listed} log-probs asked for at each position; {sent}"),
+    ]
+
+
+def _arithmetic(model: ModelIdentity) -> str:
+    if model.served is not None:
+        return f"log-probs as the server lists them, which are as fine as {numbers.name(model.dtype)}; sums in float64"
+    return f"{numbers.name(model.dtype)} on {numbers.name(model.device)}; logits turned to float32, sums in float64"
+
+
 def _model(model: ModelIdentity) -> str:
     revision = f"revision {numbers.name(model.revision)}" if model.revision else "no revision given"
     called = f" (called {numbers.name(model.label)})" if model.label else ""
+    if model.served is not None:
+        return f"{numbers.name(model.name)}{called}"
     parameters = numbers.count(model.parameters)
     return f"{numbers.name(model.name)}{called}, {revision}, {parameters} parameters{trusted(model)}"
 
@@ -231,15 +258,23 @@ def _scored(run: Finished) -> str:
 
 def _early_stop(run: Finished) -> str:
     unit = run.unit
+    bounded = run.numbers.rates.bounded
+    if run.manifest.model.served is not None and bounded:
+        are = "is" if bounded == 1 else "are"
+        return (
+            f"off: every {unit} was scored to its last token, but {numbers.counted(bounded, unit)} {are} "
+            f"{numbers.bounded(run.manifest.model)}: some token may stand inside the scheme’s support or outside, or "
+            "share it with tokens that are not listed. Of these only an upper bound on p_z is known, so rates and "
+            "coverage are printed as ranges"
+        )
     if not run.manifest.stop_early:
         every = f"every scored {unit} was read" if left_out(run) is not None else f"every {unit} was scored"
         return f"off: {every} to its last token"
-    stopped = run.numbers.rates.bounded
-    if not stopped:
+    if not bounded:
         return f"on, but no {unit} was given up: every one was scored to its last token"
-    were = "was" if stopped == 1 else "were"
+    were = "was" if bounded == 1 else "were"
     return (
-        f"on: {numbers.counted(stopped, unit)} {were} given up as soon as certain to end below τ. Of these only an "
+        f"on: {numbers.counted(bounded, unit)} {were} given up as soon as certain to end below τ. Of these only an "
         "upper bound on p_z is known, so a rate that counts anything below τ is printed as a range"
     )
 

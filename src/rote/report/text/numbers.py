@@ -9,11 +9,12 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
-from rote.models.base import ChatIdentity, ModelIdentity, ReferenceIdentity
+from rote.models.base import ModelIdentity, ServedModel, title_of
+from rote.models.probed import ChatIdentity, ReferenceIdentity
 from rote.odds import queries_needed
 from rote.report.keys import MARKS, element_of_marks, mark
 from rote.store.comparison import ComparedModel
-from rote.store.summary import Rate
+from rote.store.summary import Coverage, Rate
 
 MISSING = "–"
 
@@ -73,7 +74,13 @@ def name(text: str) -> str:
 
 def title(model: ModelIdentity | ComparedModel | ChatIdentity | ReferenceIdentity) -> str:
     """What a model is called in titles and tables: its label, or the end of its name, which has the name's key."""
-    return name(model.label) if model.label else mark(model.name, literal(model.title), "title")
+    if model.label:
+        return name(model.label)
+    adapter = getattr(model, "adapter", None)
+    if adapter is None:
+        return mark(model.name, literal(model.title), "title")
+    parts = ((model.name, title_of(model.name, None)), (adapter.name, title_of(adapter.name, None)))
+    return " + ".join(mark(key, literal(shown), "title") for key, shown in parts)
 
 
 def short(fingerprint: str | None) -> str:
@@ -81,6 +88,13 @@ def short(fingerprint: str | None) -> str:
     if not fingerprint:
         return MISSING
     return mark(fingerprint, literal(fingerprint[:16]) + ("…" if len(fingerprint) > 16 else ""), "text")
+
+
+def weights(model: ModelIdentity | ComparedModel) -> str:
+    """Which weights these are; of a model that is served, that nobody can tell."""
+    if model.served is not None:
+        return f"served by {name(model.served.url)}; its weights cannot be checked"
+    return f"weights {short(model.fingerprint)}"
 
 
 def count(number: float | None) -> str:
@@ -99,15 +113,50 @@ def length(number: int, unit: str) -> str:
 
 
 def rate(share: Rate) -> str:
-    """One of `rote.analysis.rates`' rates; a range where rows that were stopped early leave doubt."""
+    """One of `rote.analysis.rates`' rates; a range where rows of which only a bound is known leave doubt."""
     if share.rate_upper > share.rate:
         return f"{percent(share.rate)} to {percent(share.rate_upper)}"
     return percent(share.rate)
 
 
+def bounded(model: ModelIdentity | ComparedModel) -> str:
+    """Why of some rows only an upper bound on p_z is known, after "12 windows"; everything that says so says this."""
+    if model.served is None:
+        return "given up early, as certain to end below τ"
+    return f"left open by the {listed(model.served)}"
+
+
+def listed(served: ServedModel) -> str:
+    most = "" if served.listed is None else f" of {counted(served.listed, 'log-prob')}"
+    return f"server’s list{most}"
+
+
+def yes(known: bool | None) -> str:
+    """None: a served model's list does not tell."""
+    return "not known" if known is None else "yes" if known else "no"
+
+
+def rank(of: int, served: ServedModel | None) -> str:
+    """A token's rank, as far as a served model's list tells it."""
+    if not of:
+        return "not told"
+    beyond = served is not None and served.listed is not None and of == served.listed + 1
+    return f"> {count(of - 1)}" if beyond else count(of)
+
+
 def percent(share: float | None) -> str:
     """A share as a percentage of about three digits; only exactly 0 and exactly 1 print as 0% and 100%."""
     return MISSING if share is None or math.isnan(share) else mark(share, _percent(100 * share), "percent")
+
+
+def percents(least: float | None, most: float | None) -> str:
+    """A share; a range where it is at the most more than at the least."""
+    return percent(least) if most is None else f"{percent(least)} to {percent(most)}"
+
+
+def covered(at: Coverage) -> str:
+    """How much is covered of what was looked at; a range where a served model's list leaves windows open."""
+    return percents(at.share_of_looked_at, at.share_of_looked_at_upper)
 
 
 def _percent(value: float) -> str:

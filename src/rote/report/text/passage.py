@@ -31,7 +31,7 @@ class TokenOfPassage:
     id: int | None
     text: str | None
     rank: int
-    probability: float
+    probability: float | None
     base_probability: float
     cumulative_log_prob: float | None
 
@@ -69,7 +69,7 @@ class PassageOfRun:
     log_prob: float | None
     p_z: float
     bounded: bool
-    greedy: bool
+    greedy: bool | None
     queries_needed: dict[str, int | None]
     at_least_once: dict[str, float]
     tokens: list[TokenOfPassage]
@@ -146,7 +146,7 @@ def _side_by_side(runs: Sequence[PassageOfRun]) -> Iterator[Line]:
         bos = f"{model.bos}: {numbers.bos_token(model)}"
         needed = (prompts(run, p) for p in run.queries_needed)
         names = (run.key, numbers.literal(run.name), numbers.title(model))
-        rows.append([*names, run.scheme, bos, p_z(run), "yes" if run.greedy else "no", *needed])
+        rows.append([*names, run.scheme, bos, p_z(run), numbers.yes(run.greedy), *needed])
     yield from map(_plain, aligned(rows))
     yield []
     yield from _odds(runs)
@@ -187,14 +187,24 @@ def _tokens(run: PassageOfRun) -> list[Line]:
     numbered = any(token.id is not None for token in run.tokens)
     head = ["#"] + (["Token"] if named else ["Id"] if numbered else [])
     rows = [[*head, "Rank", "Probability", "Without scheme", "So far"]]
+    known, impossible = True, False
     for token in run.tokens:
         name = [_visible(token.text)] if named else [str(token.id)] if numbered else []
         both = (_probability(value) for value in (token.probability, token.base_probability))
         total = token.cumulative_log_prob
-        so_far = numbers.probability(-math.inf if total is None else total)
-        rows.append([str(token.position), *name, numbers.count(token.rank), *both, so_far])
+        known = known and token.probability is not None
+        impossible = impossible or token.probability == 0
+        so_far = numbers.probability(-math.inf if impossible or total is None else total)
+        so_far = so_far if known or impossible else "not known"
+        rows.append([str(token.position), *name, numbers.rank(token.rank, run.model.served), *both, so_far])
     lines += map(_plain, aligned(rows))
-    if run.bounded:
+    if any(token.probability is None for token in run.tokens):
+        assert run.model.served is not None
+        said = (
+            f"Not known: the {numbers.listed(run.model.served)} leaves open whether the token is kept, or what else is."
+        )
+        lines.append(_plain(said))
+    elif run.bounded:
         lines.append(_plain(f"Given up after {numbers.counted(len(run.tokens), 'token')}: certain to end below τ."))
     return lines
 
@@ -221,7 +231,8 @@ def _near(run: PassageOfRun) -> list[Line]:
 def p_z(run: PassageOfRun) -> str:
     """The probability, or what is known of it."""
     value = numbers.probability(-math.inf if run.log_prob is None else run.log_prob)
-    return f"at most {value} (given up early)" if run.bounded else value
+    why = "given up early" if run.model.served is None else numbers.bounded(run.model)
+    return f"at most {value} ({why})" if run.bounded else value
 
 
 def prompts(run: PassageOfRun, chance: str) -> str:
@@ -230,7 +241,7 @@ def prompts(run: PassageOfRun, chance: str) -> str:
 
 
 def _greedy(run: PassageOfRun) -> str:
-    return "yes: greedy decoding gives exactly the suffix" if run.greedy else "no"
+    return "yes: greedy decoding gives exactly the suffix" if run.greedy else numbers.yes(run.greedy)
 
 
 def _once(run: PassageOfRun, n: str) -> str:
@@ -240,7 +251,9 @@ def _once(run: PassageOfRun, n: str) -> str:
     return "> 0.999999" if value == 1 and run.p_z < 1 else _probability(value)
 
 
-def _probability(value: float) -> str:
+def _probability(value: float | None) -> str:
+    if value is None:
+        return "not known"
     return numbers.probability(math.log(value) if value > 0 else -math.inf)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rote.models.base import ChatIdentity, ReferenceIdentity
+from rote.models.probed import ChatIdentity, ReferenceIdentity
 from rote.report.text import numbers
 from rote.report.text.member import listed
 from rote.report.text.probe import title_of

@@ -168,7 +168,7 @@ def _context(manifest: ReconstructionManifest) -> str:
 
 def _model(manifest: ReconstructionManifest) -> str:
     model = manifest.model
-    return f"{numbers.name(model.name)}, weights {numbers.short(model.fingerprint)}{trusted(model)}"
+    return f"{numbers.name(model.name)}, {numbers.weights(model)}{trusted(model)}"
 
 
 def _cost(manifest: ReconstructionManifest, summary: ReconstructionSummary) -> str:

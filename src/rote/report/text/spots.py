@@ -43,7 +43,8 @@ class Spot:
 class Spots:
     """The hot-spots of a scan: how many there are and how long they are together, and the first of them.
 
-    `left_out`: of a scan in stages, the windows without a number; then there may be more, and they may be longer.
+    `left_out`: of a scan in stages, the windows without a number; then there may be more, and they may be longer. So
+    may they where a served model's list leaves open whether `undecided` windows reach the threshold.
     """
 
     source: str
@@ -56,6 +57,7 @@ class Spots:
     hot_spots: int
     characters: int
     left_out: int | None = None
+    undecided: int = 0
     spots: list[Spot]
 
     def frame(self, kind: FrameKind = "polars") -> Any:
@@ -87,12 +89,18 @@ def told(listed: Spots, scan: RunView) -> list[str]:
     model, length = scan.manifest.model, len(scan.text)
     what = "suffixes" if listed.span == "suffix" else "whole examples, prefixes included"
     far, least = ("As far as was looked at, ", "at least ") if listed.left_out else ("", "")
+    if listed.undecided:
+        far, least = ("For certain, ", "at least ")
     lines = [
         f"{numbers.literal(listed.source)}, {numbers.literal(listed.model)}",
         f"{far}{numbers.counted(listed.hot_spots, 'hot-spot')} at p ≥ {numbers.threshold(listed.threshold)} ({what}), "
         f"together {least}{numbers.percent(listed.characters / length)} of the text’s {numbers.count(length)} "
         f"characters. Scheme {listed.scheme}; BOS {numbers.bos(model)}",
     ]
+    if listed.undecided:
+        lines.append(
+            f"{numbers.counted(listed.undecided, 'window')} may add to them: {numbers.bounded(scan.manifest.model)}."
+        )
     return [*lines, stages_sentence(scan).strip()] if listed.left_out else lines
 
 
@@ -101,7 +109,7 @@ def highest_in_words(scan: RunView) -> str:
     best = float(log_prob_bounds(scan.rows)[0].max(initial=-math.inf))
     if best == -math.inf:
         stopped = int(scan.rows["bounded"].sum())
-        rest = f", but for {numbers.count(stopped)} that were given up early, below τ" if stopped else ""
+        rest = f", but for {numbers.count(stopped)} {numbers.bounded(scan.manifest.model)}" if stopped else ""
         return f"every window has probability 0 under this scheme{rest}{_but(scan)}"
     return f"the most likely window has {numbers.probability(best)}; try a smaller --at{_but(scan)}"
 

@@ -83,7 +83,7 @@ def facts(sweep: SweepResult) -> list[tuple[str, str]]:
     model = sweep.model
     return [
         ("Examples", numbers.count(sweep.examples)),
-        ("Model", f"{numbers.title(model)}, weights {numbers.short(model.fingerprint)}{trusted(model)}"),
+        ("Model", f"{numbers.title(model)}, {numbers.weights(model)}{trusted(model)}"),
         ("BOS", numbers.bos(model)),
         ("Intervals", INTERVALS),
     ]

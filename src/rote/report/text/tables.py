@@ -28,8 +28,11 @@ def coverage_table(run: Finished) -> list[list[str]]:
         if stretch := covered.longest_run:
             places = f"{numbers.count(stretch[0])} to {numbers.count(stretch[1])}"
             longest = [numbers.count(longest_run(p, stretch)), places]
-        shares = [numbers.percent(covered.share_of_looked_at), numbers.percent(covered.share)]
-        counts = [numbers.count(covered.characters), numbers.count(covered.runs)]
+        shares = [numbers.covered(covered), numbers.percents(covered.share, covered.share_upper)]
+        characters = numbers.count(covered.characters)
+        if covered.characters_upper is not None:
+            characters += f" to {numbers.count(covered.characters_upper)}"
+        counts = [characters, numbers.count(covered.runs)]
         table.append([numbers.threshold(number_in(p)), *shares, *counts, *longest])
     return table
 
@@ -40,6 +43,11 @@ def coverage_note(run: Finished) -> str:
     least = ""
     if left_out(run) is not None:
         least = " Only windows that were scored count, so with those left out more may be covered, and longer runs."
+    if any(covered.undecided for covered in run.coverage.values()):
+        least += (
+            f" Ranges, and runs that may be longer: windows {numbers.bounded(run.manifest.model)} count as below a "
+            "threshold and, at the most, as above it."
+        )
     return (
         f"Looked at are the {numbers.counted(looked_at.characters, 'character')} that lie in any suffix, "
         f"{numbers.percent(looked_at.share)} of the text’s {numbers.count(run.length)}; a prompt’s own can never count."
@@ -101,7 +109,7 @@ def schemes_table(run: Finished) -> dict[str, Any] | None:
         "rows": [
             [numbers.name(label)]
             + [numbers.rate(rate) for rate in (own.rates.rate_at_tau, own.rates.rate_at_1e_4, own.rates.maximum_rate)]
-            + [numbers.percent(covered.share_of_looked_at) for covered in (own.coverage or {}).values()]
+            + [numbers.covered(covered) for covered in (own.coverage or {}).values()]
             for label, own in ((label, schemes[label]) for label in run.manifest.schemes)
         ],
     }
@@ -174,7 +182,7 @@ def _example(place: int, row: Row, known: Sequence[str], texts: Passages) -> dic
         _cell(most + numbers.probability(log_prob), number=True),
         # Sorted by p_z: beyond the range of floats there are no numbers of prompts to sort by.
         _cell(least + numbers.prompts_for(log_prob, 0.9), number=True, sort=-log_prob),
-        _cell("yes" if row["greedy"] else "no"),
+        _cell(numbers.yes(row["greedy"])),
     ]
     for name in known:
         value = row[name]
@@ -206,7 +214,11 @@ def distribution(rows: pl.DataFrame) -> dict[str, Any]:
     unit = "window" if "stage" not in rows.columns or _empty(rows, "stage") else "scored window"
     return {
         "title": f"{numbers.count(sum(counts))} of {numbers.counted(rows.height, unit)} with p_z of 0.0001 or more"
-        + (f"; {numbers.count(along.undecided)} stopped early may be among them" if along.undecided else ""),
+        + (
+            f"; {numbers.count(along.undecided)} more may be among them, of which only a bound is known"
+            if along.undecided
+            else ""
+        ),
         "rows": [
             [f"{low:g} to {high:g}", numbers.count(count), "█" * math.ceil(30 * count / most)]
             for low, high, count in decades

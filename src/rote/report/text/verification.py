@@ -60,6 +60,7 @@ def lines(result: Verification) -> list[str]:
 def instructions(run: Finished, seal: str) -> str:
     """What lies in a file of evidence, what it proves, and what to type."""
     model, staged, begun = run.manifest.model, run.summary.staged, ""
+    told = f"weights {model.fingerprint}" if model.served is None else numbers.weights(model)
     if staged is not None and not run.complete:
         begun = (
             f"\nIt was not finished: the run is a scan in stages, {staged.ended} of {staged.stages} have ended, and "
@@ -68,7 +69,7 @@ def instructions(run: Finished, seal: str) -> str:
     return f"""# Evidence
 
 A run of Rote {run.manifest.versions.get("rote", "")} over {run.manifest.source.name}, made with {model.name} \
-(weights {model.fingerprint}) on {run.manifest.created}.
+({told}) on {run.manifest.created}.
 {begun}
 - `run/`: the run as it was sealed, and its page, `run/report.html`, made anew when this file was.
 - `environment.json`: the machine on which this file was made.

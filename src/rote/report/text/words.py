@@ -232,7 +232,7 @@ def provenance(run: Finished, best: NDArray[np.float64] | None = None) -> list[t
     """
     model = run.manifest.model
     facts = [
-        ("Model", f"{numbers.title(model)}, weights {numbers.short(model.fingerprint)}{trusted(model)}"),
+        ("Model", f"{numbers.title(model)}, {numbers.weights(model)}{trusted(model)}"),
         ("Scheme", numbers.name(run.scheme)),
         ("BOS", numbers.bos(model)),
         *prompt_facts(run),
@@ -321,8 +321,6 @@ def _coverage(run: Finished) -> str:
     """How much of what was looked at is covered at each threshold."""
     seen = run.looked_at
     characters = numbers.counted(seen.characters, "character")
-    shares = [
-        f"at {numbers.threshold(float(p))} {numbers.percent(c.share_of_looked_at)}" for p, c in run.coverage.items()
-    ]
+    shares = [f"at {numbers.threshold(float(p))} {numbers.covered(c)}" for p, c in run.coverage.items()]
     least = "at least, " if left_out(run) is not None else ""
     return f"{least}of the {characters} looked at, {numbers.percent(seen.share)} of the text: {', '.join(shares)}"

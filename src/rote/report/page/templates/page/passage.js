@@ -7,7 +7,9 @@ function passage(runs, run, row, details, texts) {
   parts.push(...quotation(texts, details));
   if (!details) return [...parts, leftOut(run, row)];
   if (isBounded(run, row)) {
-    const early = "Scoring stopped early, as this was certain to end below τ: later tokens have no probability.";
+    const early = run.left_open
+      ? `The ${run.left_open} leaves some tokens open: only an upper bound on this probability is known.`
+      : "Scoring stopped early, as this was certain to end below τ: later tokens have no probability.";
     parts.push(textOf("p", early, "caption"));
   }
   if (details.outputs.length) parts.push(...nearOutputs(run, row, texts ? texts[1] : "", details.outputs));
@@ -37,7 +39,7 @@ function passageFacts(run, row) {
     const number = keyed("data", keyOf(run, row, "log_prob"), `prompts for ${chance}`, prompts, logProb);
     return fact([textOf("span", `Prompts for ${show.threshold(chance)}`, "plain")], least, number);
   });
-  const greedy = fact(["Greedy decoding gives it"], isGreedy(run, row) ? "yes" : "no");
+  const greedy = fact(["Greedy decoding gives it"], greedyOf(run, row));
   return make("dl", { class: "facts" }, first, ...needed, greedy, ...(run.near ? nearFacts(run, row) : []));
 }
 

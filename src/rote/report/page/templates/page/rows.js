@@ -17,6 +17,11 @@ function isGreedy(run, row) {
   return (run.flags[row] & 1) === 1;
 }
 
+/** Whether greedy decoding gives a row's suffix; what a served model's list leaves open is not known. */
+function greedyOf(run, row) {
+  return (run.flags[row] & 64) === 64 ? "not known" : isGreedy(run, row) ? "yes" : "no";
+}
+
 function isBounded(run, row) {
   return (run.flags[row] & 2) === 2;
 }
@@ -25,7 +30,7 @@ function verdictOf(run, row) {
   return VERDICTS[(run.flags[row] >> 2) & 3];
 }
 
-/** The logarithm of what a row is shaded by. A row that was stopped early has only an upper bound: below tau. */
+/** The logarithm of what a row is shaded by. Of a bounded row nothing more is certain than an upper bound. */
 function shadedValue(run, column, row) {
   if (column === "lower") return Math.log(run.lower[row]);
   return isBounded(run, row) ? -Infinity : run.log_prob[row];

@@ -11,7 +11,8 @@ function tokenPieces(suffix, tokens) {
   tokens.forEach((token, i) => {
     if (token.end === null || token.end <= from) return;
     const piece = textOf("span", characters.slice(from, token.end).join(""), "token");
-    piece.classList.add(`t${Math.min(Math.floor(parseFloat(token.probability) * LEVELS), LEVELS - 1)}`);
+    const probability = parseFloat(token.probability); // NaN: a served model's list leaves it open
+    if (probability >= 0) piece.classList.add(`t${Math.min(Math.floor(probability * LEVELS), LEVELS - 1)}`);
     piece.dataset.token = String(i + 1);
     pieces.push(piece);
     from = token.end;
@@ -54,8 +55,14 @@ function tokenLine(run, row, token, i, text) {
     make("td", { class: "n" }, textOf("span", String(i + 1), "plain")),
     make("td", {}, shown),
     make("td", { class: "n" }, keyed("data", key, "probability", probability, probability)),
-    make("td", { class: "n" }, keyed("data", keyOf(run, row, `ranks/${i}`), "count", show.count(rank), rank)),
+    make("td", { class: "n" }, keyed("data", keyOf(run, row, `ranks/${i}`), "count", rankOf(run, rank), rank)),
   );
+}
+
+/** A rank, as far as a served model's list tells it. */
+function rankOf(run, rank) {
+  if (rank === 0) return "not told";
+  return run.listed !== null && rank === run.listed + 1 ? `> ${show.count(run.listed)}` : show.count(rank);
 }
 
 function visibleSpaces(text) {

@@ -1,0 +1,171 @@
+"""Runs of served models: the table of the model itself, resumed, checked, verified and sampled through the server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import rote
+from rote import GREEDY, InputError, ModelError, ModelOptions, Near, Run, RunError, Scheme, Windows
+from rote.models.base import BUNDLED
+from tests.jobs.support import wait_for_shards
+from tests.vllmserver import Faults, VllmServer, options
+
+WINDOWS = Windows(prefix=8, suffix=6, stride=30)
+SCHEMES = [Scheme(), Scheme(0.7), GREEDY]
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_folder: Path) -> Any:
+    return rote.load(tiny_folder, ModelOptions(device="cpu"))
+
+
+@pytest.fixture(scope="module")
+def served(bundled: Any) -> Iterator[tuple[VllmServer, Any]]:
+    with VllmServer(bundled) as server:
+        yield server, rote.load(server.model, options())
+
+
+@pytest.fixture(scope="module")
+def passage(alice: str) -> str:
+    return alice[3000:3260]
+
+
+@pytest.fixture(scope="module")
+def run(served: Any, passage: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return rote.scan(served[1], passage, windows=WINDOWS, schemes=SCHEMES, out=tmp_path_factory.mktemp("runs") / "scan")
+
+
+def test_a_scan_gives_the_table_of_the_model_itself(run: Run, bundled: Any, passage: str, tmp_path: Path) -> None:
+    here = rote.scan(bundled, passage, windows=WINDOWS, schemes=SCHEMES, out=tmp_path / "here")
+    assert not run.scores["bounded"].any()
+    exact = ["example_id", "scheme", "start", "suffix_start", "suffix_end", "greedy", "token_evals"]
+    assert run.scores.select(exact).equals(here.scores.select(exact))
+    np.testing.assert_allclose(run.scores["log_prob"], here.scores["log_prob"], atol=1e-4, rtol=0)
+    assert run.scores.filter(pl.col("log_prob").is_finite())["log_prob"].max() > -1  # type: ignore[operator]
+
+
+def test_the_manifest_says_what_is_known_and_pages_say_what_is_not(run: Run, served: Any) -> None:
+    server, model = served
+    own = run.manifest.model
+    assert own == model.identity()
+    assert own.served is not None
+    assert (own.fingerprint, own.served.url, own.served.version) == (None, server.url, "vLLM 0.15.0")
+    assert run.manifest.logit_tolerance == model.logit_tolerance
+    page = (run.folder / "report.html").read_text()
+    assert "its weights cannot be checked" in page
+    assert "vLLM 0.15.0" in page
+
+
+def test_another_server_is_another_run(run: Run, bundled: Any, passage: str) -> None:
+    with VllmServer(bundled) as other:
+        model = rote.load(other.model, options())
+        with pytest.raises(RunError, match=r"model\.served\.url"):
+            rote.scan(model, passage, windows=WINDOWS, schemes=SCHEMES, out=run.folder)
+        with pytest.raises(RunError, match="served otherwise: its url"):
+            rote.check(run, model, samples=10)
+    with pytest.raises(RunError, match="was served by"):
+        rote.check(run, bundled, samples=10)
+
+
+def test_it_is_verified_through_the_server(run: Run, served: Any, bundled: Any) -> None:
+    found = rote.verify(run, served[1], every=True)
+    assert found.verified
+    assert any("its weights cannot be checked, only its numbers" in each.told for each in found.findings)
+    assert found.rescored is not None
+    assert found.rescored.mean_difference < 1e-5
+    assert not rote.verify(run, bundled).verified
+
+
+def test_its_model_is_found_again(run: Run) -> None:
+    assert run.load_model().identity() == run.manifest.model
+
+
+def test_the_check_generates_with_the_servers_sampler(run: Run, served: Any) -> None:
+    before = len(served[0].bodies)
+    checked = rote.check(run, served[1], samples=40, passages=2, show=1)
+    assert checked.outputs == 80
+    assert checked.smallest_p_value > 1e-4
+    assert len(served[0].bodies) - before == 2  # 40 outputs a request
+    assert rote.check(run, served[1], scheme="greedy", samples=2, examples=[run.scores["example_id"][0]]).passages
+
+
+def test_monte_carlo_draws_with_the_servers_sampler(served: Any, bundled: Any, passage: str, tmp_path: Path) -> None:
+    windows = replace(WINDOWS, stride=150)
+    near = Near(tolerance=2, method="sample", samples=128)
+    ours = rote.scan(served[1], passage, windows=windows, near=near, out=tmp_path / "served")
+    theirs = rote.scan(bundled, passage, windows=windows, near=Near(tolerance=2), out=tmp_path / "here")
+    for one, two in zip(ours.scores.to_dicts(), theirs.scores.to_dicts(), strict=True):
+        error = max(one["estimate_error"], 0.01)
+        assert two["lower"] - 5 * error <= one["estimate"] <= two["upper"] + 5 * error
+    assert rote.verify(ours, served[1]).verified
+    for method in ("fork", "beam"):
+        with pytest.raises(ModelError, match="gives the probabilities of given tokens alone"):
+            rote.scan(served[1], passage, windows=windows, near=Near(tolerance=2, method=method), out=tmp_path / "no")
+    with pytest.raises(InputError, match="ends at EOS"):
+        rote.near_verbatim(served[1], [rote.Example("x", (5,), (6, 7))], near=replace(near, tolerance=0, eos="ignore"))
+    assert not (tmp_path / "no").exists()
+
+
+def test_what_cannot_be_scored_is_refused_before_anything_is_written(served: Any, passage: str, tmp_path: Path) -> None:
+    server, model = served
+    asked = len(server.bodies)
+    for scheme, what in ((Scheme(0.7, None), "temperature=0.7"), (Scheme(top_k=64), "top_k=64")):
+        with pytest.raises(InputError, match=what):
+            rote.scan(model, passage, windows=WINDOWS, schemes=scheme, out=tmp_path / "run")
+    for job in (lambda: rote.member(model), lambda: rote.reconstruct(model, passage, out=tmp_path / "run")):
+        with pytest.raises(ModelError, match="gives the probabilities of given tokens alone"):
+            job()
+    assert (len(server.bodies), (tmp_path / "run").exists()) == (asked, False)
+
+
+def test_a_server_that_goes_away_loses_no_shard(tiny: Any, alice: str, tmp_path: Path) -> None:
+    windows = replace(WINDOWS, stride=10)
+    with VllmServer(tiny) as server:
+        model: Any = rote.load(server.model, options(concurrency=2))
+        whole = rote.scan(model, alice[:3000], windows=windows, out=tmp_path / "whole")
+        asked = len(server.bodies)
+        model._server = replace(model._server, retries=0, backoff=0.01)
+
+        def gone(number: int) -> None:
+            if number > asked + 200:
+                server.faults = Faults(drops=10**6)
+
+        server.misbehave = gone
+        with pytest.raises(ModelError, match="Run the same command again"):
+            rote.scan(model, alice[:3000], windows=windows, out=tmp_path / "run")
+        assert len(list((tmp_path / "run/scores").glob("*.parquet"))) == 1
+        server.misbehave, server.faults = lambda number: None, Faults()
+        run = rote.scan(model, alice[:3000], windows=windows, out=tmp_path / "run")
+        assert run.scores.equals(whole.scores)
+
+
+def test_a_killed_command_goes_on(tiny: Any, alice: str, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(alice[:3000])
+    with VllmServer(tiny, latency=0.005) as server:
+        command = [sys.executable, "-m", "rote.cli", "scan", "text.txt", "--model", server.model, "--tokenizer",
+                   str(BUNDLED), "--prefix", "8", "--suffix", "6", "--stride", "10", "--out", "run"]  # fmt: skip
+        started = subprocess.Popen(command, cwd=tmp_path, env=os.environ, text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)  # fmt: skip
+        wait_for_shards(started, tmp_path / "run", 1)
+        os.kill(started.pid, signal.SIGKILL)
+        started.wait()
+        before = len(server.bodies)
+        time.sleep(0.1)
+        done = subprocess.run(command, cwd=tmp_path, env=os.environ, text=True, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        run = Run(tmp_path / "run")
+        assert run.scores.height > 200
+        assert len(server.bodies) - before < run.scores.height  # what was stored is not asked for again
+        assert "its weights cannot be checked" in " ".join(done.stdout.split())
