@@ -82,8 +82,10 @@ class ScoreTable(ABC):
         by_shard: dict[int, list[int]] = {}
         for number in numbers:
             by_shard.setdefault(number // size, []).append(number % size)
-        found = [
-            read_shard(shard_path(self.folder, shard)).filter(pl.col("scheme") == scheme)[own]
-            for shard, own in sorted(by_shard.items())
-        ]
+        found = []
+        for shard, own in sorted(by_shard.items()):
+            rows = read_shard(shard_path(self.folder, shard))
+            rows = (rows if len(self.manifest.schemes) == 1 else rows.filter(pl.col("scheme") == scheme))[own]
+            # Strings would keep the whole shard's in memory.
+            found.append(rows.with_columns(pl.lit(scheme).alias("scheme")))
         return pl.concat(found) if found else EMPTY
