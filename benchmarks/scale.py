@@ -141,9 +141,9 @@ def shard(setup: Setup, index: int) -> tuple[list[Example], list[Verbatim]]:
     return examples, results
 
 
-def write(setup: Setup, until: int | None = None) -> tuple[float, int]:
+def write(setup: Setup, text: str | None = None, until: int | None = None) -> tuple[float, int]:
     """Write what is missing: the seconds that it took without making up the rows, and how many these were."""
-    text, writing, rows = setup.text(), 0.0, 0
+    text, writing, rows = text or setup.text(), 0.0, 0
     with locked(setup.folder):
         begin(setup.folder, setup.manifest(text), content={"text.txt": text.encode()})
         for index in range(setup.shards):
@@ -159,12 +159,17 @@ def write(setup: Setup, until: int | None = None) -> tuple[float, int]:
 
 
 def step(name: str, setup: Setup) -> tuple[float, int] | None:
-    """One step; of writing, its own seconds and rows: making up the rows is no part of it."""
+    """One step; of writing and resuming, its own seconds and rows: making up rows and text is no part of these."""
     folder = setup.folder
     if name == "killed":
-        return write(setup, setup.shards // 2)
-    if name in ("write", "resume"):
+        return write(setup, until=setup.shards // 2)
+    if name == "write":
         return write(setup)
+    if name == "resume":
+        text = setup.text()
+        began = time.perf_counter()
+        write(setup, text)
+        return time.perf_counter() - began, setup.rows
     if name == "finish":
         finish(folder, rote.Run(folder).summed_up())
     elif name == "summary":
@@ -218,10 +223,10 @@ def table(folder: Path, every: Sequence[int], stride: int, steps: Sequence[str],
             if name == "write" and not has_shard(setup.folder, 0):
                 measured("killed", setup)
             took = measured(name, setup)
-            seconds, done = took["own"] if name == "write" else (took["seconds"], rows)
+            seconds, done = took["own"] or (took["seconds"], rows)
             rate = f"{done / max(seconds, 0.001):,.0f}"
             print(
-                f"| {rows:,} | {name} | {took['seconds']:.1f} | {took['cpu']:.1f} | {rate} | {took['peak']:.2f} |",
+                f"| {rows:,} | {name} | {seconds:.1f} | {took['cpu']:.1f} | {rate} | {took['peak']:.2f} |",
                 flush=True,
             )
         shards = sorted((setup.folder / "scores").glob("*.parquet"))

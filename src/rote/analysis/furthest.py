@@ -89,7 +89,7 @@ def _prefix_sums(token_log_probs: pl.Series) -> Iterator[tuple[int, Floats, Inte
     for first in range(0, token_log_probs.len(), _ROWS):
         part = token_log_probs.slice(first, _ROWS)
         lengths = part.list.len().fill_null(0).cast(pl.Int64).to_numpy()
-        sums = np.full((lengths.size, int(lengths.max())), -math.inf)
+        sums = np.full((lengths.size, max(1, int(lengths.max()))), -math.inf)
         tokens = part.filter(pl.Series(lengths > 0)).explode().cast(pl.Float64).to_numpy()
         sums[np.arange(sums.shape[1]) < lengths[:, None]] = tokens
         yield first, np.cumsum(sums, axis=1), lengths

@@ -65,4 +65,6 @@ def narrow(part: pl.DataFrame, manifest: Manifest) -> pl.DataFrame:
     nearest = pl.col("margins").list.eval(pl.element().abs()).list.min()
     own = part.drop(dropped, strict=False).with_columns(pl.concat_list(nearest.alias("margins")))
     empty = [name for name in _SELDOM if own[name].null_count() == own.height]
-    return own.with_columns(pl.lit(None).alias(name) for name in empty)
+    # Where all rows are of one scheme its name is there once, not in every row.
+    same = [pl.lit(name).alias("scheme") for name in manifest.schemes if (part["scheme"] == name).all()]
+    return own.with_columns(*(pl.lit(None).alias(name) for name in empty), *same[:1])

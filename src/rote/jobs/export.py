@@ -94,7 +94,8 @@ def _exported(stored: Handle, to: Format, out: str | Path | None, scheme: str, t
             raise RunError(NO_TABLE.format(stored.folder))
         case Run():
             chosen = _schemes(stored.folder, stored.manifest.schemes, scheme)
-            total = stored.summary.examples * len(chosen)  # and refuses a run that is unfinished
+            _ = stored.seal  # refuses a run that is unfinished
+            total = stored.height * len(chosen) // len(stored.manifest.schemes)
             if to == "evidence":
                 return _export_evidence(stored, out, scheme, tell)
             if to == "lm-eval":
@@ -148,7 +149,7 @@ def _schemes(folder: Path, known: Sequence[str], asked: str) -> list[str]:
 
 
 def _metadata_kinds(run: Run) -> dict[str, Kind] | None:
-    return metadata_kinds(text for part in run.parts() for text in part["metadata"].unique(maintain_order=True))
+    return metadata_kinds(text for part in run.column("metadata") for text in part.unique(maintain_order=True))
 
 
 def _export_table(
@@ -271,7 +272,7 @@ def _export_evidence(run: Run, out: str | Path | None, scheme: str, tell: Progre
         raise InputError(f"evidence holds the whole run: {argument('scheme')} does not apply; leave it out.")
     path = _target(run.folder, "evidence", out)
     pack(run, path, tell)
-    return Exported((path,), run.table.height)
+    return Exported((path,), run.height)
 
 
 def _export_harness(run: Run, out: Path, schemes: Sequence[str], tell: Progress, total: int) -> Exported:

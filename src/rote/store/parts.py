@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 
 from rote.store.manifest import Manifest
 from rote.store.table import EMPTY, read_shard
@@ -51,6 +52,17 @@ class ScoreTable(ABC):
             return iter([self.scores])
         return iter(self._kept) if self.kept else map(read_shard, self.shards())
 
+    def column(self, name: str) -> Iterator[pl.Series]:
+        """One column, part by part: of what is not kept, nothing else is read."""
+        if self.kept:
+            return (part[name] for part in self.parts())
+        return (read_shard(path, columns=[name])[name] for path in self.shards())
+
+    @property
+    def height(self) -> int:
+        """How many rows there are, as the shards themselves say."""
+        return self.scores.height if self.kept else sum(pq.read_metadata(path).num_rows for path in self.shards())
+
     @cached_property
     def kept(self) -> bool:
         """Whether its rows are kept once they were read: up to KEPT of them, counted in whole shards.
@@ -70,8 +82,10 @@ class ScoreTable(ABC):
         by_shard: dict[int, list[int]] = {}
         for number in numbers:
             by_shard.setdefault(number // size, []).append(number % size)
-        found = [
-            read_shard(shard_path(self.folder, shard)).filter(pl.col("scheme") == scheme)[own]
-            for shard, own in sorted(by_shard.items())
-        ]
+        found = []
+        for shard, own in sorted(by_shard.items()):
+            rows = read_shard(shard_path(self.folder, shard))
+            rows = (rows if len(self.manifest.schemes) == 1 else rows.filter(pl.col("scheme") == scheme))[own]
+            # Strings would keep the whole shard's in memory.
+            found.append(rows.with_columns(pl.lit(scheme).alias("scheme")))
         return pl.concat(found) if found else EMPTY

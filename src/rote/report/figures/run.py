@@ -128,7 +128,7 @@ def location_plot(run: Finished, rows: pl.DataFrame) -> Figure | None:
     if not run.scanned:
         return None
     tau, floor = run.summary.tau, min(FLOOR, run.summary.tau)
-    known = rows.filter(~pl.col("bounded"))
+    known = rows.select("example_id", "suffix_start", "log_prob", "bounded").filter(~pl.col("bounded"))
     points = known.select("example_id", x=pl.col("suffix_start").cast(pl.Float64), log_prob="log_prob")
     drawn = points.filter(pl.col("log_prob") >= math.log(floor))
     if not drawn.height:
