@@ -29,8 +29,9 @@ from tests.real.test_gemma import PREAMBLE
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]
 
 SCHEMES = [Scheme(), Scheme(1.0, None), Scheme(0.7, 20), GREEDY]
-APART = 0.25
-"""The most that a token's log-prob may differ, where it is at least -6."""
+APART, MEAN = 0.5, 0.2
+"""The most that a token's log-prob may differ, where it is at least -6, and how much it may on average. Measured over 13
+tokens: 0.245 at most, 0.084 on average. 0.5 is what a run states for one logit whose numbers are as coarse as these."""
 INSTALL = "this test needs llama-cpp-python's server: pip install -c constraints.txt 'llama-cpp-python[server]'"
 
 
@@ -104,6 +105,7 @@ def test_its_numbers_agree_with_rotes_own_on_the_same_file(served: Any, here: An
         known += theirs.log_prob > -10
     print(f"base: mean {np.mean(base):.3g}, largest {max(base):.3g}; schemes: largest {max(first):.3g}; {known} known")
     assert max(base) < APART
+    assert np.mean(base) < MEAN
     assert max(first) < 2 * APART
     assert known >= 4
 
