@@ -30,8 +30,8 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]
 
 SCHEMES = [Scheme(), Scheme(1.0, None), Scheme(0.7, 20), GREEDY]
 APART, MEAN = 0.5, 0.2
-"""The most that a token's log-prob may differ, where it is at least -6, and how much it may on average. Measured over 13
-tokens: 0.245 at most, 0.084 on average. 0.5 is what a run states for one logit whose numbers are as coarse as these."""
+"""The most that a token's log-prob may differ, where it is at least -6, and how much it may on average. Measured over
+13 tokens: 0.245 at most, 0.084 on average. 0.5 is what a run states for logits as coarse as these."""
 INSTALL = "this test needs llama-cpp-python's server: pip install -c constraints.txt 'llama-cpp-python[server]'"
 
 
