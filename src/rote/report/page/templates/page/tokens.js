@@ -55,12 +55,12 @@ function tokenLine(run, row, token, i, text) {
     make("td", { class: "n" }, textOf("span", String(i + 1), "plain")),
     make("td", {}, shown),
     make("td", { class: "n" }, keyed("data", key, "probability", probability, probability)),
-    make("td", { class: "n" }, keyed("data", keyOf(run, row, `ranks/${i}`), "count", rankOf(run, rank), rank)),
+    make("td", { class: "n" }, keyed("data", keyOf(run, row, `ranks/${i}`), "count", rankText(run, rank), rank)),
   );
 }
 
 /** A rank, as far as a served model's list tells it. */
-function rankOf(run, rank) {
+function rankText(run, rank) {
   if (rank === 0) return "not told";
   return run.listed !== null && rank === run.listed + 1 ? `> ${show.count(run.listed)}` : show.count(rank);
 }
