@@ -505,7 +505,7 @@ def test_a_stage_file_that_is_none_is_named(again: Callable[..., Run], tmp_path:
         again(folder, progress=stop_at(40))
     path = folder / "stages" / "01.json"
     content = path.read_text()
-    for broken in ("", "{}", content.replace('"tiles"', '"tales"'), content.replace('"format": 6', '"format": 5')):
+    for broken in ("", "{}", content.replace('"tiles"', '"tales"'), content.replace('"format": 7', '"format": 6')):
         assert broken != content
         path.write_text(broken)
         assert str(path) in refusal(lambda: again(folder))
@@ -547,7 +547,7 @@ def test_what_stands_in_the_files(undisturbed: Run) -> None:
     manifest = json.loads((undisturbed.folder / "manifest.json").read_text())
     assert manifest["refined"] == {"audit": 20, "audit_seed": 0, "windows": manifest["refined"]["windows"], "closer": 7}
     stage = json.loads((undisturbed.folder / "stages" / "08.json").read_text())
-    assert (stage["format"], stage["kind"], len(stage["starts"])) == (6, "audit", 20)
+    assert (stage["format"], stage["kind"], len(stage["starts"])) == (7, "audit", 20)
     seal = json.loads((undisturbed.folder / "seal.json").read_text())
     assert {"windows.parquet", *(f"stages/{number:02d}.json" for number in range(9))} <= seal["files"].keys()
     assert "unfinished" not in seal

@@ -119,7 +119,7 @@ def test_a_report_needs_all_runs_of_the_sweep(model: Any, examples: list[rote.Ex
     done = rote_here("report", tmp_path)
     assert done.code == 1
     assert done.err.startswith("error: cannot read ")
-    (tmp_path / "sweep.json").write_text('{"format": 6, "kind": "sweep"}')
+    (tmp_path / "sweep.json").write_text('{"format": 7, "kind": "sweep"}')
     reseal(tmp_path)
     done = rote_here("report", tmp_path)
     assert done.code == 1

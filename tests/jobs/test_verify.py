@@ -92,7 +92,7 @@ def test_a_run_as_it_was_is_verified(copy: Path) -> None:
     assert "whether the rows are right was not tried" in result.verdict
     assert result.seal == Run(copy).seal.id
     written = json.loads((copy / "verification.json").read_text())
-    assert (written["verified"], written["verdict"], written["format"]) == (True, result.verdict, 6)
+    assert (written["verified"], written["verdict"], written["format"]) == (True, result.verdict, 7)
     assert rote.verify(Run(copy)).verified  # what was written is not sealed
 
 

@@ -160,7 +160,7 @@ def test_other_files_in_the_folder_are_left_alone(undisturbed: Run, model: Any, 
 
 def test_what_a_manifest_holds(undisturbed: Run, model: Any, text: str) -> None:
     made = undisturbed.manifest
-    assert (made.format, made.kind, made.tau) == (6, "scan", 0.001)
+    assert (made.format, made.kind, made.tau) == (7, "scan", 0.001)
     assert FORMAT == 6
     assert (made.source.name, made.source.sha256, made.source.characters) == ("text", digest(text), len(text))
     assert made.model == model.identity()
@@ -168,7 +168,7 @@ def test_what_a_manifest_holds(undisturbed: Run, model: Any, text: str) -> None:
     assert made.versions == made_with()
     assert set(made.versions) == {"rote", "torch", "transformers", "python"}
     stored = json.loads((undisturbed.folder / "manifest.json").read_text())
-    assert stored["format"] == 6
+    assert stored["format"] == 7
     assert stored["logit_tolerance"] == made.logit_tolerance == model.logit_tolerance
     assert not {"sampling", "sweep"} & stored.keys()  # what was not asked for is not named
     assert digest("é") == "4a99557e4033c3539de2eb65472017cad5f9557f7a0625a09f1c3f6e2ba69c4c"

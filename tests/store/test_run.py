@@ -268,7 +268,7 @@ def a_folder(folder: Path, manifest: dict[str, Any]) -> Path:
 def test_only_folders_of_runs_of_this_format_are_opened(undisturbed: Run, tmp_path: Path) -> None:
     good = json.loads((undisturbed.folder / "manifest.json").read_text())
     assert Run.open(str(a_folder(tmp_path / "good", good))).folder == tmp_path / "good"
-    for other, said in ((5, "has format 5"), (7, "has format 7"), ("6", "has format '6'"), (None, "names no format")):
+    for other, said in ((5, "has format 5"), (8, "has format 8"), ("7", "has format '7'"), (None, "names no format")):
         folder = a_folder(tmp_path / f"format {other}", {**good, "format": other})
         with pytest.raises(
             RunError,

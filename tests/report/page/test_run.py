@@ -355,7 +355,7 @@ def test_stopped_rows_make_ranges_of_what_they_leave_open() -> None:
     scores = table([math.log(0.5), -12.0, -12.0, -math.inf], spans=windows(4), bounded=[False, True, True, False])
     said = words(page(scores))
     assert "≥ 25.0%" in said
-    assert "at most 75.0%: rows stopped early" in said
+    assert "at most 75.0%: 2 given up early, as certain to end below τ" in said
     assert "on: 2 windows were given up" in said
 
 
@@ -590,7 +590,9 @@ def test_the_distribution_counts_every_window_from_a_ten_thousandth_on() -> None
         ["0.01 to 0.1", "1"],
         ["0.1 to 1", "2"],
     ]
-    assert distribution(rows.with_columns(bounded=pl.lit(True)))["title"].endswith("5 stopped early may be among them")
+    assert distribution(rows.with_columns(bounded=pl.lit(True)))["title"].endswith(
+        "5 more may be among them, of which only a bound is known"
+    )
 
 
 def test_a_score_run_is_told_by_its_splits_and_not_with_its_control() -> None:
