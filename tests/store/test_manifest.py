@@ -161,7 +161,7 @@ def test_other_files_in_the_folder_are_left_alone(undisturbed: Run, model: Any, 
 def test_what_a_manifest_holds(undisturbed: Run, model: Any, text: str) -> None:
     made = undisturbed.manifest
     assert (made.format, made.kind, made.tau) == (7, "scan", 0.001)
-    assert FORMAT == 6
+    assert FORMAT == 7
     assert (made.source.name, made.source.sha256, made.source.characters) == ("text", digest(text), len(text))
     assert made.model == model.identity()
     assert datetime.fromisoformat(made.created).utcoffset() == timedelta(0)
