@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import rote
-from rote import GREEDY, Example, ModelError, ModelOptions, Scheme, Windows
+from rote import GREEDY, Example, ModelOptions, Scheme, Windows
 from tests.real.fetch import fetch
 from tests.real.test_gemma import PREAMBLE
 
@@ -68,7 +68,7 @@ def address(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 
 @pytest.fixture(scope="module")
 def served(address: str, path: Path) -> Any:
-    return rote.load(address, ModelOptions(tokenizer=str(path), listed=45, concurrency=2))
+    return rote.load(address, ModelOptions(tokenizer=str(path), listed=45, concurrency=1))
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +77,10 @@ def here(path: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def examples(here: Any, gatsby: str) -> list[Example]:
+def examples(here: Any) -> list[Example]:
+    """Three, of some 25 tokens each: the server sorts its whole vocabulary in Python at every position."""
     cut = Windows(prefix=60, suffix=30, stride=90, unit="characters")
-    found = rote.windows(PREAMBLE[:330], here.tokenizer, cut)[:3]
-    other = rote.windows(gatsby[30_000:30_200], here.tokenizer, cut)[:1]
-    return [*found, *(Example(f"g{e.id}", e.prefix, e.suffix) for e in other)]
+    return rote.windows(PREAMBLE[:330], here.tokenizer, cut)[:3]
 
 
 def test_it_says_what_it_is(served: Any, here: Any) -> None:
@@ -108,18 +107,3 @@ def test_its_numbers_agree_with_rotes_own_on_the_same_file(served: Any, here: An
     assert np.mean(base) < MEAN
     assert max(first) < 2 * APART
     assert known >= 4
-
-
-def test_a_scan_of_texts_is_verified_again(served: Any, tmp_path: Path) -> None:
-    cut = Windows(prefix=60, suffix=30, stride=110, unit="characters")
-    run = rote.scan(served, PREAMBLE[:330], windows=cut, out=tmp_path / "run")
-    assert run.scores["log_prob"].to_numpy().max() > -10
-    assert rote.verify(run, served, every=True).verified
-    best = run.scores.sort("log_prob")["example_id"][-1]
-    checked = rote.check(run, served, examples=[best], samples=12)
-    assert checked.smallest_p_value > 1e-4
-
-
-def test_bos_is_held_against_the_policy(address: str, path: Path) -> None:
-    with pytest.raises(ModelError, match="puts a BOS before every text"):
-        rote.load(address, ModelOptions(tokenizer=str(path), listed=45, bos="never"))
