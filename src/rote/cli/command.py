@@ -216,7 +216,9 @@ def _load(known: tuple[Item, ...], given: Mapping[Item, Any], asked: dict[str, A
             was = replace(was, revision=None, label=None, adapter=None) if alike else rote.ModelOptions(bos=was.bos)
         options = replace(was, **own)
         with messages.status("loading the model"):
-            asked["model"] = held.load_model_on(engine, name, options)
+            asked["model"] = (
+                held.load_model(name, options) if engine == rote.Engine() else held.load_model_on(engine, name, options)
+            )
 
 
 def content_of(result: Any) -> Any:
