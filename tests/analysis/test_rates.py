@@ -290,7 +290,7 @@ def test_bad_tables_are_named() -> None:
         rates(table([row(-1.0), row(math.nan, example_id="b")]))
     with pytest.raises(InputError, match=r"'b' has log_prob 0\.5"):
         rates(table([row(-1.0), row(0.5, example_id="b")]))
-    for name in ("log_prob", "greedy", "bounded"):
+    for name in ("log_prob", "bounded"):  # greedy is null where a served model's list does not tell
         with pytest.raises(InputError, match=f"'b' has no {name}"):
             rates(table([row(-1.0), {**row(-1.0, example_id="b"), name: None}]))
     for tau in (0, -0.5, 1.001, 2, math.nan):
@@ -307,7 +307,7 @@ def test_bad_tables_are_named() -> None:
 
 def test_the_first_bad_row_is_named_wherever_it_stands() -> None:
     fine = row(0.0, example_id="fine")
-    for name in ("log_prob", "greedy", "bounded"):
+    for name in ("log_prob", "bounded"):  # greedy is null where a served model's list does not tell
         bad = [{**row(-1.0, example_id=example), name: None} for example in "bc"]
         for before in range(3):
             with pytest.raises(InputError, match=f"'b' has no {name}; score it again"):
@@ -435,3 +435,8 @@ def test_an_audit_at_tau_itself() -> None:
     rate = staged_rates(scores, left_out).rate_at_tau
     assert rate.count == 2
     assert rate.rate_upper == pytest.approx((1 + 50 * math.sqrt(0.95)) / 51)
+
+
+def test_greedy_that_is_not_told_leaves_a_range() -> None:
+    told = rates(table([row(-1.0, greedy=True), row(-1.0, example_id="b", greedy=None)])).greedy_rate
+    assert (told.count, told.rate, told.rate_upper) == (1, 0.5, 1.0)
