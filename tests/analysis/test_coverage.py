@@ -266,7 +266,7 @@ def with_tokens(rows: list[tuple[list[float], bool]]) -> pl.DataFrame:
 def test_longest(rows_at_once: int, rows: list[tuple[list[float], bool]]) -> None:
     thresholds = (0.01, 0.1, 0.5, 0.75, 1.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rote.analysis.coverage._ROWS", rows_at_once)
+        patch.setattr("rote.analysis.furthest._ROWS", rows_at_once)
         found = longest(with_tokens(rows), thresholds)
     assert list(found) == ["0.01", "0.1", "0.5", "0.75", "1"]
     for key, entry in found.items():
