@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rote.errors import InputError
@@ -189,8 +189,13 @@ def test_ranks_and_the_argmax_are_never_guessed(
         assert not scores.unsure.any()
 
 
+FAR = (np.array([0, 0, 12], dtype=np.float32), 2, Scheme(0.3, None, 0.5), np.arange(3), False, False)
+"""1 less what the first weighs would be 0 in float64."""
+
+
 @cases(400)
 @given(problems(), st.integers(0, 2**32 - 1))
+@example(FAR, 0)
 def test_no_change_smaller_than_the_margin_crosses_the_border(
     problem: tuple[np.ndarray, int, Scheme, np.ndarray, bool, bool], seed: int
 ) -> None:

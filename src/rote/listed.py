@@ -332,12 +332,13 @@ def _nucleus_margin(scheme: Scheme, known: _Known, weights: _Weights) -> Floats:
     assert scheme.top_p is not None
     wall, halved = math.log(scheme.top_p) - math.log1p(-scheme.top_p), 2 * scheme.temperature
     own, size = known.own[:, None], min(scheme.top_k or known.size, known.size)
-    everything = weights.through[:, -1:] + weights.rest[:, None]
+    rest = weights.rest[:, None]
     tail = known.values[:, size : size + 1] if size < known.size else known.ceiling[:, None]
     place = np.arange(size - 1)[None]
     place = place + (place >= known.larger[:, None])  # all that top-k keeps in any case, but for the own token
     with np.errstate(divide="ignore", invalid="ignore"):
-        behind = np.maximum(everything - weights.through[:, 1:], 0.0)
+        # Summed up from the small end: 1 - (1 - 1e-18) would be 0.
+        behind = np.cumsum(np.concatenate([rest, weights.each[:, :0:-1]], 1), 1)[:, ::-1]
         room = (np.log(weights.through[:, 1:]) - np.log(behind) - wall) / 2
         outside = np.minimum(_less(known.values, own) / halved, room).max(1)
 

@@ -52,7 +52,7 @@ def test_nothing_is_shortened_that_cannot_be() -> None:
         shortened(scores, 4)
     with pytest.raises(InputError, match="at least 1 token"):
         shortened(scores, 0)
-    with pytest.raises(InputError, match="stopped early"):
+    with pytest.raises(InputError, match="only an upper bound is known"):
         shortened(scores.with_columns(bounded=pl.lit(True)), 2)
     with pytest.raises(InputError, match="no row of the greedy scheme"):
         shortened(scores.filter(pl.col("scheme") != "greedy"), 2)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
@@ -16,7 +16,7 @@ from rote.analysis.summary import THRESHOLDS, summarise
 from rote.corpus.windows import cut_at
 from rote.errors import InputError, ModelError, RoteError, RunError, argument
 from rote.frames import FrameKind
-from rote.models.base import LogitModel, ModelOptions, SpreadModel
+from rote.models.base import LogitModel, ModelOptions, SpreadModel, TokenModel, load
 from rote.models.cluster import load_on
 from rote.models.engine import Engine
 from rote.progress import Progress
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 RunLike = StoredRun | str | Path
 """A run, or its folder."""
+
+Model = TypeVar("Model", bound=TokenModel)
 
 
 def as_run(given: RunLike) -> Run:
@@ -208,21 +210,24 @@ class Run(_Handle, StoredRun):
 
     def load_model(self, name: str | Path | None = None, options: ModelOptions | None = None) -> LogitModel:
         """The model that the run was made with, from where it was, or from `name`: then it may be another."""
-        model = self.load_model_on(Engine(), name, options)
-        assert isinstance(model, LogitModel)
-        return model
+        return self._loaded(load, name, options)
 
     def load_model_on(
         self, engine: Engine, name: str | Path | None = None, options: ModelOptions | None = None
     ) -> LogitModel | SpreadModel:
         """The same on an engine, which may be a cluster's workers."""
+        return self._loaded(partial(load_on, engine), name, options)
+
+    def _loaded(
+        self, loader: Callable[[str | Path, ModelOptions], Model], name: str | Path | None, options: ModelOptions | None
+    ) -> Model:
         was, options = self.manifest.model, self.model_options if options is None else options
         if name is None and was.trust_remote_code and not options.trust_remote_code:
             raise ModelError(
                 f"{self.folder} was made with code that came with the model {was.name!r}, trusted at that time. It "
                 f"runs here only if you trust it too: {argument('trust_remote_code', True)}."
             )
-        model = load_on(engine, was.name if name is None else name, options)
+        model = loader(was.name if name is None else name, options)
         if name is None:
             fix = f"Give {argument('model')} with the path of the same weights, or of another model on purpose."
             refuse_other_model(was, model.identity(), str(self.folder), "fingerprint", "tokenizer", "served", fix=fix)
