@@ -19,7 +19,7 @@ import rote
 import rote.models.huggingface
 from rote import Engine, InputError, ModelError, ModelOptions, Near, Run, RunError
 from rote.jobs import engine
-from rote.models.cluster import ClusterModel, join, worker
+from rote.models.cluster import REGISTER_SECONDS, ClusterModel, join, worker
 from rote.models.workers import IN_FLIGHT, Crew
 from tests import tiny
 from tests.cli.command import rote_process
@@ -29,6 +29,8 @@ from tests.seals import unfinish
 
 ON_CPU = ModelOptions(device="cpu", threads=1)
 
+pytestmark = pytest.mark.timeout(900)  # workers are processes that import torch: minutes, on a busy machine
+
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
@@ -37,6 +39,9 @@ def ray() -> Iterator[Any]:
         paths = [str(Path(__file__).parents[2]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))  # workers import what tests send them
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_register_timeout_seconds", REGISTER_SECONDS)
+        patch.setenv("RAY_enable_worker_prestart", "0")  # of as many as there are places
+        patch.setenv("RAY_worker_niceness", "0")  # or other tests, which are not nice, leave them nothing
         import ray
 
         silent: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
@@ -62,9 +67,10 @@ def spread(ray: Any, tiny_folder: Path) -> Iterator[ClusterModel]:
 
 def both_there(spread: ClusterModel) -> None:
     """Both workers are there, and have the model."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while len(spread.workers) < 2:
         assert time.monotonic() < deadline
+        assert len(spread._crew.members) == 2, spread._crew.failures
         for member in spread._crew.members:
             if member.coming is not None and _is_there(member.coming):
                 spread._crew.came(member)

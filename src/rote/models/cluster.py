@@ -21,6 +21,9 @@ from rote.scheme import Scheme
 CONNECT_SECONDS = 5.0
 """How long a cluster may take to answer at all."""
 
+REGISTER_SECONDS = "600"
+"""How long a process may take to start in a cluster that is started here: Ray's 60 s are short on a busy machine."""
+
 PLACE_SECONDS = 20.0
 """How long workers may wait for a place before that is said."""
 
@@ -78,6 +81,7 @@ def join(address: str) -> Any:
     """Ray, joined to the cluster at this address; a process that has joined one stays in it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_worker_register_timeout_seconds", REGISTER_SECONDS)
     try:
         import ray
     except ImportError as error:

@@ -85,7 +85,10 @@ class Worker:
         self.name, self.options = name, options
         self.model: LogitModel | None = None
 
-    def ready(self) -> Told | Failure:
+    def up(self) -> None:
+        """Say no more than that it runs."""
+
+    def ready(self, up: None = None) -> Told | Failure:
         """Load the model, unless that was done, and say what it is."""
         where = f"{socket.gethostname()} (process {os.getpid()})"
         try:
@@ -173,22 +176,29 @@ class Crew:
             self.call(member)
 
     def call(self, member: Member) -> None:
-        """Ask it to load the model. Ray asks it again where it dies over that, some times."""
+        """Ask it to load the model, once it runs: Ray may be starting it anew, and refuse what is asked of it till then."""
         member.told = None
-        member.coming = member.actor.ready.options(max_task_retries=LOSSES - 1).remote()
+        member.coming = member.actor.ready.remote(member.actor.up.options(max_task_retries=-1).remote())
 
     @property
     def there(self) -> list[Member]:
         return [member for member in self.members if member.told is not None]
 
     def came(self, member: Member) -> None:
-        """See what a worker says that was asked to load the model: one that cannot, or has another one, is let go."""
+        """See what a worker says that was asked to load the model: one that cannot, or has another one, is let go.
+
+        One that dies over it is asked again, LOSSES times in all.
+        """
         import ray
         from ray.exceptions import RayError
 
         try:
             said = ray.get(member.coming)
         except RayError as error:
+            member.lost += 1
+            if member.lost < LOSSES:
+                self.call(member)
+                return
             said = failure(f"worker {member.number}", error)
         member.coming = None
         if isinstance(said, Failure):
