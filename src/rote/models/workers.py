@@ -176,7 +176,7 @@ class Crew:
             self.call(member)
 
     def call(self, member: Member) -> None:
-        """Ask it to load the model, once it runs: Ray may be starting it anew, and refuse what is asked of it till then."""
+        """Ask it to load the model, once it runs: while Ray starts it anew, what it is asked is refused."""
         member.told = None
         member.coming = member.actor.ready.remote(member.actor.up.options(max_task_retries=-1).remote())
 
