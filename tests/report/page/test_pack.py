@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rote.report.page import pack as packing
@@ -300,9 +300,11 @@ def test_equal_columns_of_several_runs_are_stored_once() -> None:
 
 
 @given(st.lists(TokenLogProbs, max_size=60))
+@example([-5e-17, -1e-7])
 def test_the_palette_prints_what_show_prints(log_probs: list[float]) -> None:
     places, palette = printed(np.array(log_probs, dtype=np.float64))
     assert [palette[place] for place in places] == [numbers.probability(value) for value in log_probs]
+    assert [value for value in log_probs if numbers.probability(value).startswith("1") and -0.1 < value < 0] == []
 
 
 @given(st.lists(st.integers(0, 2**45), max_size=50))

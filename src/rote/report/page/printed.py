@@ -32,7 +32,7 @@ def printed(log_probs: NDArray[np.float64]) -> tuple[NDArray[np.uint16], list[st
         miss = -np.expm1(log_probs)
         digits = np.minimum(np.ceil(-np.log10(miss)), 6)
         nines = np.exp(log_probs) * 10**digits
-        near_one = digits * 1e6 + np.floor(nines)
+        near_one = digits * 1e6 + np.minimum(np.floor(nines), 10**digits - 1)
         kind = np.where(miss <= 5e-4, 1e12 + near_one, exponent * 1e4 + rounded)
         off = np.where(miss <= 5e-4, np.abs(nines % 1 - 0.5), np.abs(scaled - rounded))
     kind = np.where(log_probs >= 0, 2e12, np.where(np.isneginf(log_probs), -1e12, kind))

@@ -212,7 +212,7 @@ def _probability(log_prob: float) -> str:
         return "1"
     if value >= 0.9995:  # three digits would say 1, which is a claim of certainty
         digits = min(math.ceil(-math.log10(-math.expm1(log_prob))), 6)
-        return f"{math.floor(value * 10**digits) / 10**digits:.{digits}f}"
+        return f"{min(math.floor(value * 10**digits), 10**digits - 1) / 10**digits:.{digits}f}"
     return f"{value:.3g}" if value >= 0.001 else scientific(log_prob)
 
 

@@ -107,7 +107,7 @@ const show = {
     if (value >= 0.9995) {
       // three digits would say 1, which is a claim of certainty
       const digits = Math.min(Math.ceil(-Math.log10(-Math.expm1(logProb))), 6);
-      return fixed(Math.floor(value * 10 ** digits) / 10 ** digits, digits);
+      return fixed(Math.min(Math.floor(value * 10 ** digits), 10 ** digits - 1) / 10 ** digits, digits);
     }
     return value >= 0.001 ? general(value, 3) : show.scientific(logProb);
   },
