@@ -153,7 +153,7 @@ def test_a_killed_command_goes_on(tiny: Any, alice: str, tmp_path: Path) -> None
     (tmp_path / "text.txt").write_text(alice[:3000])
     folder, alone = tmp_path / "run", "from rote.jobs import engine; engine.try_variants = lambda *given: None"
     with VllmServer(tiny, latency=0.005) as server:
-        command = ["scan", tmp_path / "text.txt", "--model", server.model, "--tokenizer", BUNDLED]
+        command: list[str | Path] = ["scan", tmp_path / "text.txt", "--model", server.model, "--tokenizer", BUNDLED]
         command += ["--prefix", "8", "--suffix", "6", "--stride", "10", "--out", folder]
         with rote_process(*command, before=alone) as started:
             wait_for_shards(started, folder, 1)
