@@ -116,6 +116,16 @@ def test_monte_carlo_draws_with_the_servers_sampler(served: Any, bundled: Any, p
     assert not (tmp_path / "no").exists()
 
 
+def test_samples_are_not_paid_for_where_a_list_leaves_p_z_open(bundled: Any, passage: str, tmp_path: Path) -> None:
+    near, scheme = Near(tolerance=2, method="sample", samples=16), Scheme(top_k=None, min_p=1e-5)
+    with VllmServer(bundled) as server:
+        model: Any = rote.load(server.model, replace(options(), listed=3))
+        with pytest.raises(InputError, match=r"p_z of 'w\d+' open .*more with listed"):
+            rote.scan(model, passage, windows=WINDOWS, schemes=scheme, near=near, out=tmp_path / "run")
+        assert all(body["max_tokens"] == 1 for body in server.bodies)
+        assert rote.scan(model, passage, windows=WINDOWS, schemes=scheme, out=tmp_path / "rows").scores["bounded"].any()
+
+
 def test_what_cannot_be_scored_is_refused_before_anything_is_written(served: Any, passage: str, tmp_path: Path) -> None:
     server, model = served
     asked = len(server.bodies)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rote.errors import InputError, argument, counted
 from rote.extraction.near.options import Near
 from rote.models.base import LogitModel, ScoringModel
 from rote.options import BatchSize
@@ -75,9 +76,11 @@ def _near_shard(
     by_scheme = []
     for scheme in scoring.schemes:
         once = tell if scheme is scoring.schemes[0] else None  # progress counts examples
+        scored = verbatim(model, part, [scheme], batch_size=size) if near.method == "sample" else []
+        _refuse_open(part, scored)
         searched = near_verbatim(model, part, scheme, near=near, tau=scoring.tau, batch_size=size, progress=once)
-        scored = [each.verbatim for each in searched if each.verbatim is not None]
-        if len(scored) < len(part):  # beams, samples, and budgets too small for a first pass
+        scored = scored or [each.verbatim for each in searched if each.verbatim is not None]
+        if len(scored) < len(part):  # beams, and budgets too small for a first pass
             scored = verbatim(model, part, [scheme], batch_size=size)
         by_scheme.append((scored, searched))
     costs = ((v, n) for scored, searched in by_scheme for v, n in zip(scored, searched, strict=True))
@@ -89,6 +92,19 @@ def _near_shard(
             results.append(scored[i])
             columns.append(_near_columns(searched[i], greedy[i], model.tokenizer))
     return results, columns
+
+
+def _refuse_open(part: Sequence[Example], scored: Sequence[Verbatim]) -> None:
+    """Raise an InputError, before samples are paid for, where a served model's list leaves a p_z open."""
+    left_open = [example.id for example, result in zip(part, scored, strict=False) if result.bounded]
+    if left_open:
+        raise InputError(
+            f"what the server lists leaves p_z of {left_open[0]!r} open ({len(left_open)} of the "
+            f"{counted(len(part), 'example')} that were asked for together), and near-verbatim numbers are compared "
+            f"with p_z. Ask the server for more with {argument('listed')}, or use a scheme that its list always "
+            f"decides, such as temperature 1 without top-k; or leave {argument('near')} out: then such rows are "
+            "intervals."
+        )
 
 
 def _near_columns(searched: NearVerbatim, greedy: int | None, tokenizer: Any) -> NearColumns:

@@ -370,7 +370,7 @@ def test_rounding_beyond_one_and_between_bounds_is_forgiven() -> None:
 def test_bad_tables_are_named() -> None:
     good = row("a", -1.0, [0.5, 0.5])
     bad: list[tuple[dict[str, Any], str]] = [
-        (row("b", -9.0, [0.1, 0.1], bounded=True), "'b' was stopped early"),
+        (row("b", -9.0, [0.1, 0.1], bounded=True), "of p_z of example 'b' only an upper bound"),
         ({**row("b", -1.0, [0.5, 0.5]), "lower_by_tolerance": None}, "'b' has no lower_by_tolerance"),
         ({**row("b", -1.0, [0.5, 0.5]), "upper_by_tolerance": []}, "'b' has no upper_by_tolerance"),
         (row("b", -1.0, [0.5]), "differ in length"),

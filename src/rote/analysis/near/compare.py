@@ -100,7 +100,10 @@ def verbatim_in_larger(small: pl.DataFrame, large: pl.DataFrame, *, tau: float =
     first, second = _same_examples({"small": small, "large": large}).values()
     near = near_table(first, tau)
     if second["bounded"].any():
-        raise InputError("the large model's table has examples that were stopped early; score it without stopping.")
+        raise InputError(
+            "of some examples in the large model's table only an upper bound is known; score it without stopping "
+            "early, or from longer lists of a served model."
+        )
     unlocked = near.extractable & ~near.verbatim
     both = unlocked & (log_prob_bounds(second)[1] >= math.log(tau))
     count = count_true(both)

@@ -63,7 +63,8 @@ def near_table(scores: pl.DataFrame, tau: float = TAU) -> NearTable:
     if scores["bounded"].any():
         stopped = ids[int(scores["bounded"].arg_max() or 0)]
         raise InputError(
-            f"example {stopped!r} was stopped early, so its p_z is not known; score it again without stopping early."
+            f"of p_z of example {stopped!r} only an upper bound is known; score it again without stopping early, or "
+            "from longer lists of a served model."
         )
     lower, upper = _bounds(scores, "lower_by_tolerance"), _bounds(scores, "upper_by_tolerance")
     if lower.shape != upper.shape:
