@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,8 +20,9 @@ import rote
 import rote.models.huggingface
 from rote import Engine, InputError, ModelError, ModelOptions, Near, Run, RunError
 from rote.jobs import engine
-from rote.models.cluster import REGISTER_SECONDS, ClusterModel, join, worker
-from rote.models.workers import IN_FLIGHT, Crew
+from rote.models.cluster import REGISTER_SECONDS, ClusterModel, _adapter_anywhere, _anywhere, _room, join, worker
+from rote.models.workers import IN_FLIGHT, PATIENCE, Crew, Failure, Member, Work
+from rote.progress import quiet
 from tests import tiny
 from tests.cli.command import rote_process
 from tests.jobs import failing
@@ -231,7 +233,72 @@ def test_workers_without_the_model_or_with_another_are_left_out(ray: Any, tiny_f
         rote.load_on(Engine("ray", workers=2), missing, ON_CPU)
 
 
+def test_a_task_that_failed_waits_for_a_worker_that_is_still_to_come(spread: ClusterModel) -> None:
+    failed, coming = Member(1, None, told=spread.workers[0]), Member(2, None)
+    crew: Any = SimpleNamespace(members=[failed, coming], there=[failed])
+    work = Work(crew, failing.noted, {0: (), 1: ()}, quiet)
+    work._failed(failed, 0, Failure("here", "no room"))
+    assert work._next(failed) == 1
+    work.left.remove(1)
+    assert work._next(failed) is None
+    assert work._next(coming) == 0
+    work.failed_at[0] -= PATIENCE + 1
+    assert work._next(failed) == 0
+
+
+def test_a_worker_whose_machine_is_taken_away_while_it_loads_is_asked_again(
+    ray: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray.exceptions import ActorDiedError
+
+    crew = Crew([])
+    asked: list[Member] = []
+    monkeypatch.setattr(crew, "call", asked.append)
+    monkeypatch.setattr(crew, "leave", lambda member, why: left.append(member))
+    left: list[Member] = []
+    for preempted, times, leaves in ((True, 5, 0), (False, 3, 1)):
+        error, member = ActorDiedError("gone"), Member(1, None)
+        error.preempted = preempted
+        monkeypatch.setattr(ray, "get", raising(error))
+        for _ in range(times):
+            crew.came(member)
+        assert len(left) == leaves
+    assert len(asked) == 5 + 2
+
+
+def raising(error: Exception) -> Any:
+    def function(*_: Any) -> None:
+        raise error
+
+    return function
+
+
+def test_room_is_that_of_single_machines() -> None:
+    machines = [{"Alive": alive, "Resources": {"CPU": 8, "GPU": 1}} for alive in (True, True, True, True, False)]
+    assert [_room(machines, 0, cpus) for cpus in (1, 8, 16)] == [32, 4, 0]
+    assert [_room(machines, gpus, 1) for gpus in (1, 2)] == [4, 0]
+
+
+def test_names_are_the_same_for_workers_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("bundled", "mine"):
+        (tmp_path / name).mkdir()
+    assert [_anywhere(name) for name in ("bundled", Path("bundled"), "mine", "hf:mine", "hf:some/model")] == [
+        "bundled", Path("bundled"), tmp_path / "mine", tmp_path / "mine", "some/model"
+    ]  # fmt: skip
+    assert [_adapter_anywhere(name) for name in (None, "mine", "some/lora")] == [None, f"{tmp_path}/mine", "some/lora"]
+
+
 # --- back-pressure, and being stopped
+
+
+def test_work_that_nobody_takes_any_more_gives_the_next_nothing(spread: ClusterModel, tmp_path: Path) -> None:
+    both_there(spread)
+    begun = iter(spread.work(failing.noted, {number: (str(tmp_path), number) for number in range(40)}))
+    next(begun)
+    assert spread.call(failing.noted, str(tmp_path), 99) == 99
+    with pytest.raises(ModelError, match="given other work"):
+        next(begun)
 
 
 def test_a_slow_writer_is_waited_for(spread: ClusterModel, tmp_path: Path) -> None:
@@ -307,6 +374,13 @@ def test_engines_that_make_no_sense_are_refused() -> None:
     ):
         with pytest.raises(InputError, match=told):
             Engine(**given)
+    for engine, options, told in (
+        (Engine("ray"), ModelOptions(tp_plan="auto"), "tp_plan needs one process for each GPU"),
+        (Engine("ray", gpus_per_worker=2), ModelOptions(), "would leave all but one idle"),
+        (Engine("ray", gpus_per_worker=0), ModelOptions(device="cuda"), "needs a GPU"),
+    ):
+        with pytest.raises(InputError, match=told):
+            rote.load_on(engine, "bundled", options)
 
 
 def test_without_ray_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,21 @@ def test_it_scores_what_the_merged_checkpoint_scores(adapted: Any, merged: Path,
     assert adapted.identity().parameters == bundled.identity().parameters
 
 
+def test_a_model_with_layers_on_the_disk_is_left_as_it_is(adapter: Path, tmp_path: Path) -> None:
+    """peft would merge into the base's own files."""
+    own = tmp_path / "base"
+    shutil.copytree(BUNDLED, own)
+    layers = base().config.num_hidden_layers
+    places = {"model.embed_tokens": "cpu", "model.norm": "cpu", "model.rotary_emb": "cpu", "lm_head": "cpu"}
+    places |= {f"model.layers.{number}": "disk" if number < 2 else "cpu" for number in range(layers)}
+    before = {path.name: path.read_bytes() for path in own.iterdir()}
+    with pytest.raises(ModelError, match=r"cannot be merged .* while 2 parts of it .*layers.0\) lie on the disk"):
+        rote.load(own, options(adapter, device_map=places))
+    assert {path.name: path.read_bytes() for path in own.iterdir()} == before
+    rote.load(own, options(adapter, device_map={"": "cpu"}))
+    assert {path.name: path.read_bytes() for path in own.iterdir()} == before
+
+
 @pytest.mark.parametrize(("dtype", "much"), [("float32", 1e-4), ("bfloat16", 0.5)])
 def test_it_scores_what_peft_scores_beside_the_weights(adapter: Path, dtype: str, much: float) -> None:
     kind = getattr(torch, dtype)

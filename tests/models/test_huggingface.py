@@ -294,6 +294,7 @@ def test_gguf(tmp_path: Path, bundled: Any) -> None:
     tokens = torch.arange(2, 30)[None]
     torch.testing.assert_close(model.head(model.hidden(tokens)), raw(tokens).logits, rtol=0, atol=1e-5)
     assert (model.bos_id, model.eos_ids, model.context_length, model.vocabulary) == (0, {1}, 128, tiny.VOCABULARY)
+    assert (model.identity().quantised, model.warnings) == (None, ())  # its weights are plain ones by now
     text = "Alice was beginning to get very tired of sitting by her sister on the bank. Would 10 do?"
     examples = [rote.windows(text, m.tokenizer, rote.Windows(prefix=5, suffix=5, stride=20)) for m in (model, bundled)]
     assert examples[0] == examples[1]

@@ -284,10 +284,12 @@ def _why_set_aside(
 ) -> str:
     """Which shards are still lacking, since no worker could score them, and what to do."""
     lines = []
-    for number, failures in sorted(set_aside.items()):
+    for number, failures in sorted(set_aside.items())[:10]:
         part = lacking[number]
         where = "; ".join(f"{failure.worker}: {failure.reason}" for failure in failures)
         lines.append(f"\n  shard {number} ({len(part)} examples, {part[0].id!r} to {part[-1].id!r}) failed on {where}")
+    if (more := len(set_aside) - len(lines)) > 0:
+        lines.append(f"\n  and {counted(more, 'more shard')}")
     fix = f" {MEMORY}" if any(failure.memory for each in set_aside.values() for failure in each) else ""
     return (
         f"{counted(len(set_aside), 'shard')} could not be scored, and {Run.open(folder).progress()} in {folder}:"

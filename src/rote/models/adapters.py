@@ -12,9 +12,10 @@ from typing import Any
 
 from safetensors import safe_open
 
-from rote.errors import ModelError, argument
+from rote.errors import ModelError, argument, counted
 from rote.models.base import AdapterIdentity, title_of
 from rote.models.fingerprint import fingerprint
+from rote.models.placement import away
 from rote.models.sources import find_adapter
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -92,6 +93,15 @@ def merge(model: Any, adapter: Adapter, name: str, source: str) -> tuple[Any, tu
     """
     from peft import PeftModel, get_peft_model_state_dict
 
+    if waiting := away(model):  # of layers on the disk peft would write the model's own files anew
+        part, place = next(iter(waiting.items()))
+        raise ModelError(
+            f"the adapter {adapter.name} cannot be merged into {name} while {counted(len(waiting), 'part')} of it (the "
+            f"first: {part}) {'lies' if len(waiting) == 1 else 'lie'} "
+            f"{'on the disk' if place == 'disk' else 'in the memory of the processor'}. Leave "
+            f"{argument('device_map')} out; or merge it first, on a machine that holds the model (merge_and_unload and "
+            "save_pretrained), and spread what you have saved."
+        )
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Found missing adapter keys")  # they are refused below

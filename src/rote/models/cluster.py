@@ -6,7 +6,7 @@ import os
 import socket
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,10 @@ DECIDING = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_CBWR")
 """Variables that decide how a processor adds up: workers have them as this process has."""
 
 
+_joined: dict[str, str] = {}
+"""The address that this process joined a cluster by, if it was this module that did."""
+
+
 def load_on(engine: Engine, name: str | Path, options: ModelOptions = ModelOptions()) -> LogitModel | ClusterModel:
     """Load a model where `engine` says: here, as `rote.load` does, or on workers of a Ray cluster."""
     if engine.engine == "local":
@@ -43,19 +47,34 @@ def load_on(engine: Engine, name: str | Path, options: ModelOptions = ModelOptio
             f"{argument('engine', 'ray')} loads a model on every worker, and {name} is served elsewhere already "
             f"({source}:); leave {argument('engine')} out."
         )
+    if options.tp_plan is not None:
+        raise InputError(
+            f"{argument('tp_plan')} needs one process for each GPU, which torchrun starts; workers of a cluster are "
+            f"given several GPUs each with {argument('gpus_per_worker')} and {argument('device_map', 'auto')}."
+        )
+    if (engine.gpus_per_worker or 0) > 1 and options.device_map is None:
+        raise InputError(
+            f"{argument('gpus_per_worker', engine.gpus_per_worker)} would leave all but one idle: spread the model "
+            f"over them with {argument('device_map', 'auto')}, or use more {argument('workers')} with one each."
+        )
+    if engine.gpus_per_worker == 0 and options.device.startswith("cuda"):
+        raise InputError(f"{argument('device', options.device)} needs a GPU, and {argument('gpus_per_worker', 0)}.")
     import torch
 
     ray = join(engine.address)
     threads = options.threads or torch.get_num_threads()  # as many as here: that decides the last bits of a number
-    gpus = _gpus(engine, options, ray.cluster_resources())
+    has = ray.cluster_resources()
+    gpus = _gpus(engine, options, has)
     cpus = 1 if gpus else threads
-    room = _room(ray.cluster_resources(), gpus, cpus)
+    room = _room(ray.nodes(), gpus, cpus)
     if not room and engine.address == "local":
         raise InputError(
             f"this machine has no room for a worker of {_size(gpus, cpus)}; use fewer {argument('threads')} or "
             f"{argument('gpus_per_worker')}."
         )
-    own = replace(options, threads=threads)
+    own = replace(options, threads=threads, adapter=_adapter_anywhere(options.adapter))
+    if not gpus and has.get("GPU", 0) and options.device == "auto" and options.device_map is None:
+        own = replace(own, device="cpu")  # where a worker has no GPU of its own, Ray hides none from it
     variables = {name: os.environ[name] for name in DECIDING if name in os.environ}
     variables |= {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE", "TQDM_DISABLE": "1"}
     asked, kind = engine.workers or max(room, 1), worker(ray, cpus, gpus)
@@ -72,9 +91,16 @@ def worker(ray: Any, cpus: int, gpus: int) -> Any:
 
 
 def _anywhere(name: str | Path) -> str | Path:
-    """A path as every worker understands it: workers stand in folders of their own."""
+    """A name as every worker understands it: workers stand in folders of their own."""
+    if not Path(name).exists():
+        name = str(name).removeprefix("hf:")
     path = Path(name)
-    return path.resolve() if path.exists() else name
+    return path.resolve() if path.exists() and str(name) not in ("bundled", "bundled-chat") else name
+
+
+def _adapter_anywhere(name: str | None) -> str | None:
+    path = None if name is None else Path(name).expanduser()
+    return str(path.resolve()) if path is not None and path.exists() else name
 
 
 def join(address: str) -> Any:
@@ -87,7 +113,13 @@ def join(address: str) -> Any:
     except ImportError as error:
         raise InputError(f"{argument('engine', 'ray')} needs Ray: pip install 'rote[ray]'.") from error
     if ray.is_initialized():
+        if address not in ("auto", _joined.get("address", address)):
+            raise InputError(
+                f"{argument('address', address)}: this process has joined another cluster ({_joined['address']}), and "
+                "stays in it; use another process."
+            )
         return ray
+    _joined["address"] = address
     silent: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     if address == "local":
         try:
@@ -139,10 +171,13 @@ def _gpus(engine: Engine, options: ModelOptions, has: Mapping[str, float]) -> in
     return int(has.get("GPU", 0) >= 1 and options.device != "cpu")
 
 
-def _room(has: Mapping[str, float], gpus: int, cpus: int) -> int:
-    """For how many workers there is room, if they had the cluster for themselves."""
-    by_cpu = int(has.get("CPU", 0)) // cpus
-    return min(by_cpu, int(has.get("GPU", 0)) // gpus) if gpus else by_cpu
+def _room(nodes: Iterable[Mapping[str, Any]], gpus: int, cpus: int) -> int:
+    """For how many workers there is room, if they had the cluster's machines for themselves."""
+    room = 0
+    for has in (node["Resources"] for node in nodes if node["Alive"]):
+        by_cpu = int(has.get("CPU", 0)) // cpus
+        room += min(by_cpu, int(has.get("GPU", 0)) // gpus) if gpus else by_cpu
+    return room
 
 
 def _size(gpus: int, cpus: int) -> str:
@@ -160,10 +195,11 @@ def _first(crew: Crew, ray: Any, gpus: int, cpus: int) -> None:
         if not said and crew.first is None and time.monotonic() - began > PLACE_SECONDS:
             has = ray.cluster_resources()
             said = True
-            if not _room(has, gpus, cpus):
+            if not _room(ray.nodes(), gpus, cpus):
                 warnings.warn(
-                    f"no worker has a place yet: each takes {_size(gpus, cpus)}, and the cluster has "
-                    f"{_size(int(has.get('GPU', 0)), int(has.get('CPU', 0))) or 'neither'}. Waiting for it to grow.",
+                    f"no worker has a place yet: each takes {_size(gpus, cpus)} of one machine, and the cluster has "
+                    f"{_size(int(has.get('GPU', 0)), int(has.get('CPU', 0))) or 'neither'} in all. Waiting for it to "
+                    "grow.",
                     stacklevel=4,
                 )
 
@@ -237,8 +273,12 @@ class ClusterModel:
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """`function(model, *arguments)`, on one worker."""
         work = self.work(function, {0: arguments})
-        for _, value in work:
-            return value
+        try:
+            for _, value in work:
+                return value
+        except BaseException:
+            work.arrived()
+            raise
         failures = work.set_aside[0]
         where = ", ".join(failure.worker for failure in failures)
         raise ModelError(f"the workers failed ({where}): {failures[-1].reason}")

@@ -127,21 +127,25 @@ def _parameters(model: Any, placed: Mapping[str, str]) -> Counter[str]:
     return found
 
 
-def offloaded(model: Any, name: str) -> tuple[str, ...]:
-    """A sentence about what has to be fetched for every pass."""
+def away(model: Any) -> dict[str, str]:
+    """The parts of a model that lie where nothing is computed, and where that is."""
     placed = spread(model)
     computing = {place for place in placed.values() if place not in OFFLOADED}
     waiting = OFFLOADED if computing else ("disk",)  # without a GPU the processor's memory is where it computes
-    away = {part: place for part, place in placed.items() if place in waiting}
-    if not away:
+    return {part: place for part, place in placed.items() if place in waiting}
+
+
+def offloaded(model: Any, name: str) -> tuple[str, ...]:
+    """A sentence about what has to be fetched for every pass."""
+    if not (waiting := away(model)):
         return ()
-    numbers = _parameters(model, placed)
+    numbers = _parameters(model, spread(model))
     total = sum(numbers.values())
-    parts = Counter(away.values())
+    parts = Counter(waiting.values())
     where = " and ".join(
         f"{counted(parts[place], 'part')} with {100 * numbers[place] / total:.0f}% of its parameters "
         f"{'lie on the disk' if place == 'disk' else 'lie in the memory of the processor'}"
-        for place in waiting
+        for place in OFFLOADED
         if parts[place]
     )
     return (
@@ -158,9 +162,9 @@ def positions_that_fit(model: Any, device: torch.device, bytes_of_one: int, laye
     per_gpu = {place: sum(_is_layer(part) and at == place for part, at in placed.items()) for place in placed.values()}
     if not (shares := {place: number for place, number in per_gpu.items() if place not in OFFLOADED and number}):
         return int(0.4 * torch.cuda.get_device_properties(device).total_memory / bytes_of_one)
-    away = sum(number for place, number in per_gpu.items() if place in OFFLOADED)  # these compute on the first GPU
+    behind = sum(number for place, number in per_gpu.items() if place in OFFLOADED)  # these compute on the first GPU
     first = next(iter(shares))
-    shares[first] += away
+    shares[first] += behind
     rooms = {place: torch.cuda.get_device_properties(place).total_memory for place in shares}
     return int(min(0.4 * rooms[place] * layers / number / bytes_of_one for place, number in shares.items()))
 

@@ -50,17 +50,29 @@ def _measured(quantised: str | None) -> str | None:
 
 
 def settings_of(config: Any) -> dict[str, Any] | None:
-    """What a configuration says of how its weights are quantised; None: they are not."""
+    """What a configuration says of how its weights are quantised; None: they are not, once loaded.
+
+    GGUF files are dequantised at load, and what is loaded still says that they were.
+    """
     given = getattr(config, "quantization_config", None)
     if given is None:
         return None
     made: Any = given if isinstance(given, Mapping) else given.to_dict()
-    return {key.lstrip("_"): value for key, value in made.items()}
+    settings = {key.lstrip("_"): value for key, value in made.items()}
+    return None if method_of(settings) == "gguf" else settings
+
+
+def method_of(settings: Mapping[str, Any]) -> str:
+    """The method that transformers takes it for: one of bitsandbytes needs no name."""
+    if settings.get("load_in_8bit") or settings.get("load_in_4bit"):
+        return "bitsandbytes"
+    method = settings.get("quant_method") or "an unnamed method"
+    return str(getattr(method, "value", method))
 
 
 def said(settings: Mapping[str, Any], dtype: torch.dtype) -> str:
     """Method, bits and what its layers compute in: `bitsandbytes 4-bit nf4, computed in float32`."""
-    method = str(getattr(settings.get("quant_method"), "value", settings.get("quant_method", "an unnamed method")))
+    method = method_of(settings)
     computed = str(dtype).removeprefix("torch.")
     if method != "bitsandbytes":
         bits = settings.get("bits") or settings.get("w_bit") or settings.get("num_bits")
@@ -81,7 +93,7 @@ def compute_as_said(model: Any) -> None:
 
 def refuse_quantised(name: str, settings: Mapping[str, Any], options: ModelOptions) -> None:
     """Raise a ModelError where a quantised checkpoint cannot be loaded as asked."""
-    method = str(settings.get("quant_method"))
+    method = method_of(settings)
     if method in LIBRARIES:
         module, get = LIBRARIES[method]
         if find_spec(module.partition(".")[0]) is None:

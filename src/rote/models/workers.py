@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,6 +26,9 @@ IN_FLIGHT = 2
 
 TRIES = 2
 """How often a task is tried, on different workers where there are several, until it is set aside."""
+
+PATIENCE = 300.0
+"""Seconds that a task which failed on all workers that are there waits for one that is still to come."""
 
 LOSSES = 3
 """How often a worker may be lost, without having finished a task in between, until it is left alone."""
@@ -172,6 +176,7 @@ class Crew:
         self.asked = len(self.members)
         self.first: Told | None = None
         self.failures: list[Failure] = []
+        self.busy: Work | None = None  # whose tasks the members have
         for member in self.members:
             self.call(member)
 
@@ -195,7 +200,7 @@ class Crew:
         try:
             said = ray.get(member.coming)
         except RayError as error:
-            member.lost += 1
+            member.lost += not _preempted(error)
             if member.lost < LOSSES:
                 self.call(member)
                 return
@@ -241,11 +246,17 @@ MEMORY = (
 )
 
 
+def _preempted(error: Exception) -> bool:
+    """Whether a worker died because its machine was taken away: that is held against nobody."""
+    return bool(getattr(error, "preempted", False))
+
+
 class Work:
     """Tasks that workers do, each `function(model, *arguments)`, by their keys; what they give comes in any order.
 
     Nothing is sent out while nobody takes what has come in, so that no more than IN_FLIGHT results for each worker are
-    ever on the way. `set_aside`: tasks that failed TRIES times, and why.
+    ever on the way. `set_aside`: tasks that failed TRIES times, and why. Workers do one such work at a time: what is
+    left of another one, whose tasks nobody takes any more, is called off.
     """
 
     def __init__(
@@ -255,12 +266,17 @@ class Work:
         self.left = deque(tasks)
         self.failures: dict[Any, list[Failure]] = {}
         self.tried: dict[Any, set[Member]] = {}
+        self.failed_at: dict[Any, float] = {}
         self.set_aside: dict[Any, list[Failure]] = {}
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         import ray
 
+        self._call_off()
+        self.crew.busy = self
         while self.left or any(member.doing for member in self.crew.members):
+            if self.crew.busy is not self:
+                raise ModelError("the workers of this model were given other work before this was done.")
             self.crew.refuse_empty()
             self._send()
             self.tell("workers", len(self.crew.there), self.crew.asked)
@@ -277,29 +293,39 @@ class Work:
         import ray
 
         found: list[tuple[Any, Any]] = []
-        for member in list(self.crew.members):
-            while member.doing and ray.wait([member.doing[0][0]], timeout=0)[0]:
-                found += self._settle(member, member.doing[0][0])
+        if self.crew.busy is self:
+            for member in list(self.crew.members):
+                while member.doing and ray.wait([member.doing[0][0]], timeout=0)[0]:
+                    found += self._settle(member, member.doing[0][0])
+            self._call_off()
+        return found
+
+    def _call_off(self) -> None:
+        import ray
+
+        for member in self.crew.members:
             for ref, _ in member.doing:
                 ray.cancel(ref)
             member.doing.clear()
-        return found
 
     def _send(self) -> None:
         """Give every worker enough to do: in rounds, so that all have something before one has more."""
         there = self.crew.there
         for _ in range(IN_FLIGHT):
             for member in there:
-                if len(member.doing) < IN_FLIGHT and (key := self._next(member, there)) is not None:
+                if len(member.doing) < IN_FLIGHT and (key := self._next(member)) is not None:
                     self.left.remove(key)
                     arguments = self.tasks[key]
                     member.doing.append((member.actor.do.remote(self.function, arguments), key))
 
-    def _next(self, member: Member, there: list[Member]) -> Any:
-        """A task that this worker has not failed at, unless all that are there have."""
+    def _next(self, member: Member) -> Any:
+        """A task that this worker has not failed at, unless all others have too, or do not come."""
         for key in self.left:
             tried = self.tried.get(key, set())
-            if member not in tried or all(other in tried for other in there):
+            if member not in tried:
+                return key
+            waited = time.monotonic() - self.failed_at[key] > PATIENCE
+            if all(other in tried for other in (self.crew.there if waited else self.crew.members)):
                 return key
         return None
 
@@ -335,7 +361,7 @@ class Work:
         whole = str(error).lower()
         memory = "oom" in whole or "memory pressure" in whole or "low on memory" in whole
         why = Failure(member.name, f"the worker died over it ({first.strip()})", memory)
-        preempted = bool(getattr(error, "preempted", False))
+        preempted = _preempted(error)
         member.lost += 0 if preempted else 1
         warnings.warn(f"{member.name} was lost; what it was doing is done again ({first.strip()})", stacklevel=2)
         if not preempted:
@@ -358,6 +384,7 @@ class Work:
     def _failed(self, member: Member, key: Any, why: Failure) -> None:
         self.failures.setdefault(key, []).append(why)
         self.tried.setdefault(key, set()).add(member)
+        self.failed_at[key] = time.monotonic()
         if len(self.failures[key]) < TRIES:
             self.left.appendleft(key)
         else:
