@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -345,10 +344,7 @@ def _load(address: str, options: ModelOptions, dialect: Callable[[Any, int | Non
 
     bos_id = resolve_bos(tokenizer, options.bos, chosen)
     warnings = warn_of_chat(tokenizer, bos_id, model)
-    options = replace(options, label=options.label)
-    return ServedCompletions(
-        server, dialect(tokenizer, bos_id), model, tokenizer, bos_id, options, chosen, warnings
-    )  # fmt: skip
+    return ServedCompletions(server, dialect(tokenizer, bos_id), model, tokenizer, bos_id, options, chosen, warnings)
 
 
 def _tokenizer(name: str, named: bool) -> tuple[Any, str]:
