@@ -255,8 +255,9 @@ class Work:
     """Tasks that workers do, each `function(model, *arguments)`, by their keys; what they give comes in any order.
 
     Nothing is sent out while nobody takes what has come in, so that no more than IN_FLIGHT results for each worker are
-    ever on the way. `set_aside`: tasks that failed TRIES times, and why. Workers do one such work at a time: what is
-    left of another one, whose tasks nobody takes any more, is called off.
+    ever on the way. `set_aside`: tasks that failed TRIES times, and why. Workers do one such work at a time: another
+    one, whose tasks nobody takes any more, is left. What it has sent out is done, and goes nowhere: where Ray takes a
+    task back, the worker waits half a minute for it and then gives up all that came after it.
     """
 
     def __init__(
@@ -272,7 +273,7 @@ class Work:
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         import ray
 
-        self._call_off()
+        self._leave()
         self.crew.busy = self
         while self.left or any(member.doing for member in self.crew.members):
             if self.crew.busy is not self:
@@ -289,7 +290,7 @@ class Work:
                 yield from self._settle(awaited[ref], ref)
 
     def arrived(self) -> list[tuple[Any, Any]]:
-        """What has come in and was not taken yet; nothing else is waited for, and what was not begun is called off."""
+        """What has come in and was not taken yet; nothing else is waited for, or taken."""
         import ray
 
         found: list[tuple[Any, Any]] = []
@@ -297,15 +298,11 @@ class Work:
             for member in list(self.crew.members):
                 while member.doing and ray.wait([member.doing[0][0]], timeout=0)[0]:
                     found += self._settle(member, member.doing[0][0])
-            self._call_off()
+            self._leave()
         return found
 
-    def _call_off(self) -> None:
-        import ray
-
+    def _leave(self) -> None:
         for member in self.crew.members:
-            for ref, _ in member.doing:
-                ray.cancel(ref)
             member.doing.clear()
 
     def _send(self) -> None:
