@@ -3,6 +3,7 @@
     python -m benchmarks.verbatim                        the bundled model on the CPU
     python -m benchmarks.verbatim --model PATH           a real model on the CPU (folder or .gguf)
     python -m benchmarks.verbatim --gpu                  Pythia-1B and 2.8B shapes, random weights, on a CUDA GPU
+    python -m benchmarks.verbatim --gpu --shapes "half of Llama-3-70B" --dtypes bfloat16 --examples 1000 --slow 64
 
 (a) published: whole-vocabulary logits of every position to the host, then a Python loop over the suffix tokens.
 (b) plain: batches of a transformers model, logits of the suffix positions only, top-k and log-softmax on the device.
@@ -34,14 +35,24 @@ from rote.models.huggingface import HuggingFaceModel
 from rote.tokens import Example
 
 PREFIX, SUFFIX, TOP_K = 50, 50, 40
-SHAPES = {
-    "Pythia-1B": {"hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 8, "intermediate_size": 8192},
-    "Pythia-2.8B": {
-        "hidden_size": 2560,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "intermediate_size": 10240,
-    },
+
+
+def _llama(hidden: int, layers: int, heads: tuple[int, int], inner: int, vocabulary: int) -> dict[str, Any]:
+    """`heads`: of attention, and those of their keys and values."""
+    sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "intermediate_size": inner, "vocab_size": vocabulary}
+    return {"model_type": "llama", **sizes, "num_attention_heads": heads[0], "num_key_value_heads": heads[1]}
+
+
+_NEOX = {"model_type": "gpt_neox", "vocab_size": 50304, "rotary_pct": 0.25, "use_parallel_residual": True}
+SHAPES: dict[str, dict[str, Any]] = {
+    "Pythia-1B": _NEOX
+    | {"hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 8, "intermediate_size": 8192},
+    "Pythia-2.8B": _NEOX
+    | {"hidden_size": 2560, "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 10240},
+    "Llama-3-8B": _llama(4096, 32, (32, 8), 14336, 128256),
+    "Llama-2-13B": _llama(5120, 40, (40, 40), 13824, 32000),
+    "CodeLlama-34B": _llama(8192, 48, (64, 8), 22016, 32000),
+    "half of Llama-3-70B": _llama(8192, 40, (64, 8), 28672, 128256),  # 40 of its 80 layers: all would not fit one GPU
 }
 
 
@@ -165,15 +176,15 @@ def on_cpu(name: str, count: int, batch: int) -> list[Row]:
 
 
 def on_gpu(shape: str, dtype: torch.dtype, count: int, slow: int) -> list[Row]:
-    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = GPTNeoXConfig(vocab_size=50304, rotary_pct=0.25, use_parallel_residual=True, **SHAPES[shape])
+    config = AutoConfig.for_model(**SHAPES[shape])
     torch.manual_seed(0)
     torch.set_default_dtype(dtype)
     with torch.device("cuda"):
-        model = GPTNeoXForCausalLM(config).eval()
+        model = AutoModelForCausalLM.from_config(config).eval()
     torch.set_default_dtype(torch.float32)
-    rows = torch.randint(0, 50304, (count, PREFIX + SUFFIX), generator=torch.Generator().manual_seed(1))
+    rows = torch.randint(0, config.vocab_size, (count, PREFIX + SUFFIX), generator=torch.Generator().manual_seed(1))
     # Random suffixes have probability 0; to compare numbers, let the model write some itself.
     checked = model.generate(
         rows[:128, :PREFIX].cuda(),
@@ -183,7 +194,8 @@ def on_gpu(shape: str, dtype: torch.dtype, count: int, slow: int) -> list[Row]:
         max_new_tokens=SUFFIX,
         pad_token_id=0,
     ).cpu()
-    label = f"{shape} shape, {torch.cuda.get_device_name()} {str(dtype).removeprefix('torch.')}"
+    size = sum(weight.numel() for weight in model.parameters())
+    label = f"{shape} shape ({size:.3g} parameters), {torch.cuda.get_device_name()} {str(dtype).removeprefix('torch.')}"
     variants = {"(c) rote, not compiled": False, "(c) rote": True}
     return compare(label, model, None, rows, checked, batch=256, slow=slow, variants=variants)
 
@@ -196,7 +208,7 @@ def main() -> None:
     )
     parser.add_argument("--batch", type=int, default=32, help="batch size of the peers on the CPU")
     parser.add_argument("--gpu", action="store_true")
-    parser.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=list(SHAPES))
+    parser.add_argument("--shapes", nargs="*", default=["Pythia-1B", "Pythia-2.8B"], choices=list(SHAPES))
     parser.add_argument("--dtypes", nargs="*", default=["bfloat16", "float32"])
     parser.add_argument("--float32-examples", type=int, default=2000, help="examples in float32 on the GPU")
     parser.add_argument("--slow", type=int, default=512, help="examples for method (a) on the GPU")
