@@ -40,10 +40,11 @@ def serve(ours: Connection) -> None:
     with ChatServer(lambda prompt: "<word>bank</word>", latency=LATENCY, allowed=ALLOWED) as server:
         ours.send(server.model)
         while ours.recv():
-            ours.send((len(server.requests), server.refused, server.most_flying))
+            told = len(server.requests), server.refused, server.most_flying
             for kept in (server.requests, server.headers, server.times, server.beside):
                 kept.clear()
             server.refused = server.most_flying = 0
+            ours.send(told)  # last: what is asked from now on is the next row's
 
 
 def plain(client: httpx2.Client, url: str, question: Question) -> str:

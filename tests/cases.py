@@ -1,6 +1,6 @@
 """How many cases a property test tries: as many as it says, or a part of them, by hypothesis' profile.
 
-`pytest` tries a quarter. `pytest --hypothesis-profile=full -m 'hypothesis or scaled'` tries all; tests that are marked
+`pytest` tries an eighth. `pytest --hypothesis-profile=full -m 'hypothesis or scaled'` tries all; tests that are marked
 `scaled` have no property but many examples, of which they take fewer as well.
 """
 

@@ -16,7 +16,7 @@ from tests.cases import ALL
 ROOT = Path(__file__).parent.parent
 
 # No deadlines: how long an example takes says how busy the machine is. See tests/cases.py for how many there are.
-settings.register_profile("few", deadline=None, max_examples=ALL // 4)
+settings.register_profile("few", deadline=None, max_examples=ALL // 8)
 settings.register_profile("full", deadline=None)
 settings.register_profile("any-failure", deadline=None, database=None, phases=[Phase.explicit, Phase.generate])
 settings.load_profile("few")

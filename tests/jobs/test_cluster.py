@@ -310,9 +310,7 @@ def test_a_slow_writer_is_waited_for(spread: ClusterModel, tmp_path: Path) -> No
     assert taken == 40
 
 
-def test_an_interrupt_keeps_what_has_come_in(
-    spread: ClusterModel, text: str, undisturbed: Run, tmp_path: Path
-) -> None:
+def test_an_interrupt_keeps_what_has_come_in(spread: ClusterModel, text: str, undisturbed: Run, tmp_path: Path) -> None:
     both_there(spread)
     folder = tmp_path / "run"
 
@@ -377,13 +375,13 @@ def test_engines_that_make_no_sense_are_refused() -> None:
     ):
         with pytest.raises(InputError, match=told):
             Engine(**given)
-    for engine, options, told in (
+    for on, options, told in (
         (Engine("ray"), ModelOptions(tp_plan="auto"), "tp_plan needs one process for each GPU"),
         (Engine("ray", gpus_per_worker=2), ModelOptions(), "would leave all but one idle"),
         (Engine("ray", gpus_per_worker=0), ModelOptions(device="cuda"), "needs a GPU"),
     ):
         with pytest.raises(InputError, match=told):
-            rote.load_on(engine, "bundled", options)
+            rote.load_on(on, "bundled", options)
 
 
 def test_without_ray_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

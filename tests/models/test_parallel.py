@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -27,23 +26,6 @@ def torchrun(*what: str, processes: int = 2) -> subprocess.CompletedProcess[str]
     return subprocess.run(run, capture_output=True, text=True, timeout=200, env={**os.environ, "PYTHONPATH": paths})
 
 
-SCRIPT = """
-import sys
-from pathlib import Path
-import rote
-
-out, text = Path(sys.argv[1]), Path(sys.argv[2]).read_text("utf-8")
-model = rote.load("bundled", rote.ModelOptions(tp_plan="auto"))
-print("LEADS", type(model.memory(10)).__name__)
-windows = rote.Windows(prefix=20, suffix=10, stride=300)
-rote.scan(model, text, windows=windows, near=rote.Near(tolerance=1, budget=60), out=out)
-try:
-    list(model.generate([1], rote.Scheme(), length=2, samples=1, seed=0))
-except rote.ModelError as error:
-    print("REFUSED", error)
-"""
-
-
 @pytest.fixture(scope="module")
 def text(alice: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("text") / "text.txt"
@@ -52,12 +34,10 @@ def text(alice: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_two_processes_score_what_one_does(text: Path, bundled: rote.LogitModel, tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    ended = torchrun(str(script), str(tmp_path / "two"), str(text))
+    asked = ["--prefix", "20", "--suffix", "10", "--stride", "300", "--near", "--tolerance", "1", "--budget", "60"]
+    ended = torchrun("-m", "rote.cli", "scan", str(text), *asked, "--tp-plan", "auto", "--out", str(tmp_path / "two"))
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.count("LEADS Replay") == 1  # once: the other process never gets so far
-    assert ended.stdout.count("REFUSED bundled is cut across processes") == 1
+    assert ended.stdout.count("report.html") == 1  # one process alone prints and writes
     two = rote.Run.open(tmp_path / "two")
     near = rote.Near(tolerance=1, budget=60)
     one = rote.scan(bundled, text.read_text("utf-8"), windows=WINDOWS, near=near, out=tmp_path / "one")
@@ -72,28 +52,42 @@ def test_two_processes_score_what_one_does(text: Path, bundled: rote.LogitModel,
         rote.scan(bundled, text.read_text("utf-8"), windows=WINDOWS, near=near, out=two.folder)
 
 
-def test_the_command_line(text: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    asked = ["--prefix", "20", "--suffix", "10", "--stride", "500", "--tp-plan", "auto", "--out", str(out)]
-    ended = torchrun("-m", "rote.cli", "scan", str(text), *asked)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.count("report.html") == 1  # one process alone prints and writes
-    assert json.loads((out / "manifest.json").read_text())["model"]["tensor_parallel"] == 2
-
-
-FAILS = """
-import os, rote
+SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+import rote
 from rote.models.parallel import ParallelModel
-ParallelModel.follow = lambda self: os._exit(3)
+
+follow, pid = ParallelModel.follow, Path(sys.argv[1])
+
+def known(self):
+    pid.write_text(str(os.getpid()))
+    follow(self)
+
+ParallelModel.follow = known
 model = rote.load("bundled", rote.ModelOptions(tp_plan="auto"))
-rote.verbatim(model, [rote.Example("a", (1, 2, 3), (4, 5))])
+print("LEADS", type(model.memory(10)).__name__)
+try:
+    list(model.generate([1], rote.Scheme(), length=2, samples=1, seed=0))
+except rote.ModelError as error:
+    print("REFUSED", error)
+example = rote.Example("a", (1, 2, 3), (4, 5))
+print("SCORED", len(rote.verbatim(model, [example])), flush=True)
+os.kill(int(pid.read_text()), signal.SIGKILL)
+rote.verbatim(model, [example])
+print("NOT ENDED", flush=True)
 """
 
 
 def test_a_lost_process_ends_the_others(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text(FAILS)
-    assert torchrun(str(script)).returncode != 0  # and in time: torchrun() waits 200 seconds
+    script.write_text(SCRIPT)
+    ended = torchrun(str(script), str(tmp_path / "pid"))
+    assert ended.returncode != 0  # and in time: torchrun() waits 200 seconds
+    assert ended.stdout.count("LEADS Replay") == 1, ended.stderr  # once: the other process never gets so far
+    assert ended.stdout.count("REFUSED bundled is cut across processes") == 1
+    assert "SCORED 1" in ended.stdout
+    assert "NOT ENDED" not in ended.stdout
 
 
 def test_layers_that_cannot_be_shared_evenly(bundled: Any, monkeypatch: pytest.MonkeyPatch) -> None:

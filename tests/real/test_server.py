@@ -100,7 +100,7 @@ def test_its_numbers_agree_with_rotes_own_on_the_same_file(served: Any, here: An
         base += list(np.abs(theirs.base_log_probs - own.base_log_probs)[likely])
         if theirs.scheme != GREEDY and not theirs.bounded:
             both = likely & np.isfinite(own.token_log_probs) & np.isfinite(theirs.token_log_probs)
-            first += list(np.abs(theirs.token_log_probs - own.token_log_probs)[both])
+            first += list(np.abs(theirs.token_log_probs[both] - own.token_log_probs[both]))
         known += theirs.log_prob > -10
     print(f"base: mean {np.mean(base):.3g}, largest {max(base):.3g}; schemes: largest {max(first):.3g}; {known} known")
     assert max(base) < APART

@@ -120,7 +120,6 @@ class Sampler:
         listed, _ = self.reader.supports(hidden, torch.zeros(len(hidden), dtype=torch.int64), labels)
         tokens, chances = listed.tokens.cpu().numpy(), listed.log_probs.exp().cpu().numpy()
         chances = np.concatenate([chances, listed.rest.cpu().numpy()[:, None]], 1)
-        chances /= chances.sum(1, keepdims=True)
 
         taken: list[tuple[int, int, int]] = []  # (row, token, count)
         unlisted: list[tuple[int, int, Ints]] = []  # (row, count, tokens to leave out)
@@ -132,7 +131,7 @@ class Sampler:
             unlisted += [(row + i, g.count, g.known) for i, g in enumerate(draw.groups) if g.known is not None]
             row += len(draw.groups)
             owner += [draw] * len(draw.groups)
-            drawn = draw.rng.multinomial(counts, chances[fresh]) if len(fresh) else np.zeros((0, 1), dtype=np.int64)
+            drawn = divided(draw.rng, counts, chances[fresh])
             for r, c in zip(*np.nonzero(drawn[:, :-1]), strict=True):
                 taken.append((int(fresh[r]), int(tokens[fresh[r], c]), int(drawn[r, c])))
             unlisted += [(int(fresh[r]), int(drawn[r, -1]), tokens[fresh[r]]) for r in np.flatnonzero(drawn[:, -1])]
@@ -148,7 +147,7 @@ class Sampler:
         every, _ = self.reader.supports(hidden[None], nothing, [label], width=self.reader.model.vocabulary)
         tokens, chances = every.tokens[0].cpu().numpy(), every.log_probs[0].exp().cpu().numpy()
         chances = np.where(np.isin(tokens, known), 0.0, chances)
-        drawn = rng.multinomial(count, chances / chances.sum())
+        drawn = divided(rng, [count], chances[None])[0]
         return [(int(tokens[i]), int(drawn[i])) for i in np.flatnonzero(drawn)]
 
     def _advance(
@@ -207,11 +206,31 @@ def _shared(batches: Sequence[Nodes], samples: int, rng: np.random.Generator) ->
     if not batches:
         return
     mass = np.concatenate([np.exp(b.log_mass) for b in batches])
-    drawn = rng.multinomial(samples, mass / mass.sum())
+    drawn = divided(rng, [samples], mass[None])[0]
     for batch, counts in zip(batches, np.split(drawn, np.cumsum([len(b) for b in batches])[:-1]), strict=True):
         which = np.flatnonzero(counts)
         if len(which):
             yield batch.pick(which), counts[which]
+
+
+def divided(rng: np.random.Generator, counts: Sequence[int], chances: NDArray[np.float64]) -> Ints:
+    """[rows, columns]: `counts` samples of each row, divided among its columns in proportion to their chances.
+
+    One uniform number decides each sample, whatever the chances are. numpy's `multinomial` turns its numbers round where
+    a chance passes 1/2 and takes more of them for some chances than for others: the last bit of a chance, which is not
+    the same on every processor, would decide all that is drawn after it.
+    """
+    rows, columns = chances.shape
+    borders = chances.cumsum(1)
+    borders /= borders[:, -1:]
+    row = np.repeat(np.arange(rows), counts)
+    drawn = rng.random(len(row))
+    low, high = np.zeros_like(row), np.full_like(row, columns - 1)
+    for _ in range((columns - 1).bit_length()):  # the first column whose border lies above: it has a chance
+        middle = (low + high) // 2
+        above = borders[row, middle] > drawn
+        low, high = np.where(above, low, middle + 1), np.where(above, middle, high)
+    return np.bincount(row * columns + low, minlength=rows * columns).reshape(rows, columns)
 
 
 def estimate(lower: float, open_mass: float, hits: int, samples: int, seed: int) -> Estimate:
