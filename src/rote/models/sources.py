@@ -175,7 +175,7 @@ def _on_the_hub(name: str, revision: str | None, download: bool, config: str = "
         beside = get_close_matches(name, sorted(path.name for path in Path().iterdir() if path.is_dir()))
         mean = f" Did you mean the folder {beside[0]!r}?" if beside else ""
         raise ModelError(f"could not load the model {name!r}: {reason}, and {missing}.{mean} {GIVE}")
-    return Found(name, name, {**given, "local_files_only": True}, _names(cached))
+    return Found(name, str(cached), {}, _names(cached))  # as a folder: a library that has the id asks the hub again
 
 
 def _cached(name: str, revision: str | None, file: str) -> Path | None:

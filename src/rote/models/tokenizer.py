@@ -29,8 +29,7 @@ def load_tokenizer(
     found = find(name, revision, download=download)
     try:
         refuse_unsafe_tokenizer(found)
-        own = {**found.given, "local_files_only": not download, "trust_remote_code": False}
-        tokenizer = AutoTokenizer.from_pretrained(found.source, **own)
+        tokenizer = AutoTokenizer.from_pretrained(found.source, **found.given, trust_remote_code=False)
     except ModelError as error:
         raise ModelError(
             f"the tokenizer of {name} is not read to show tokens: it would run code of its own."
