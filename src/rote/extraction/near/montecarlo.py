@@ -216,9 +216,9 @@ def _shared(batches: Sequence[Nodes], samples: int, rng: np.random.Generator) ->
 def divided(rng: np.random.Generator, counts: Sequence[int], chances: NDArray[np.float64]) -> Ints:
     """[rows, columns]: `counts` samples of each row, divided among its columns in proportion to their chances.
 
-    One uniform number decides each sample, whatever the chances are. numpy's `multinomial` turns its numbers round where
-    a chance passes 1/2 and takes more of them for some chances than for others: the last bit of a chance, which is not
-    the same on every processor, would decide all that is drawn after it.
+    One uniform number decides each sample, whatever the chances are. numpy's `multinomial` turns its numbers round
+    where a chance passes 1/2 and takes more of them for some chances than for others: the last bit of a chance, which
+    is not the same on every processor, would decide all that is drawn after it.
     """
     rows, columns = chances.shape
     borders = chances.cumsum(1)
