@@ -16,13 +16,15 @@ from tests.vllmserver import NAME, Faults, VllmServer
 
 class EchoServer(VllmServer):
     """`bos`: whether it puts one before texts. `merged`: so many of a list's entries have one text. `shifted`: lists
-    stand one place too far, as llama-cpp-python's do without a BOS. `shown`: whether log-probs are listed at all."""
+    stand one place too far, as llama-cpp-python's do without a BOS. `shown`: whether log-probs are listed at all.
+    `silent`: after how many prompts it begins to write; nothing before."""
 
     def __init__(
-        self, model: Any, *, bos: bool = True, merged: int = 0, shifted: bool = False, shown: bool = True, **more: Any
-    ) -> None:
+        self, model: Any, *, bos: bool = True, merged: int = 0, shifted: bool = False, shown: bool = True,
+        silent: int = 0, **more: Any,
+    ) -> None:  # fmt: skip
         super().__init__(model, **more)
-        self.bos, self.merged, self.shifted, self.shown = bos, merged, shifted, shown
+        self.bos, self.merged, self.shifted, self.shown, self.silent = bos, merged, shifted, shown, silent
 
     @property
     def model(self) -> str:
@@ -40,8 +42,9 @@ class EchoServer(VllmServer):
             told = "logprobs is not supported for models created with logits_all=False"
             return 500, self.error(told, 500, "internal_server_error")
         (written,) = self.written(tokens, body, body["max_tokens"], np.random.default_rng(body["seed"]))
+        written = written if len(self.bodies) > self.silent else []
         every = [*tokens, *written]
-        text = self.tokenizer.decode(written)
+        text = (body["prompt"] if body.get("echo") else "") + self.tokenizer.decode(written)
         choice: dict[str, Any] = {"index": 0, "text": text, "finish_reason": "length", "logprobs": None}
         if body.get("logprobs") is not None:
             choice["logprobs"] = self.columns(every, len(opener), body["logprobs"])
@@ -50,6 +53,7 @@ class EchoServer(VllmServer):
 
     def columns(self, every: list[int], opener: int, count: int) -> dict[str, Any]:
         log_probs = self.logits([every])[0].log_softmax(-1)
+        count = min(count, self.faults.capped or count)
         shown = every[opener:]
         texts = [self.tokenizer.decode([token]) for token in shown]
         own: list[Any] = []

@@ -300,3 +300,12 @@ def test_a_bound_counts_what_is_certainly_kept() -> None:
     scores = listed_scores(list_of(row, 3, [0, 1, 3], np.arange(4)), [0, 1, 3], [Scheme(top_k=2)], 4)
     assert scores.bounded.all()
     np.testing.assert_allclose(np.exp(scores.log_probs[0]), [0.5, 0.25, 0.25], atol=1e-6)
+
+
+def test_a_rank_that_counts_ties_decides_nothing() -> None:
+    """vLLM counts the tokens that are as likely, where a token is listed by its place: here the second of two ties."""
+    logits = np.array([3.0, 2.0, 1.0, 1.0, 0.0, -1.0, -2.0])
+    listed = replace(list_of(logits, 5, [2, 3], np.arange(7)), ranks=np.array([3, 4]))
+    scores = listed_scores(listed, [2, 3], [Scheme(1.0, 3)], 7)
+    assert not scores.bounded.any()
+    assert scores.log_probs[0] == pytest.approx([1 - math.log(np.exp(logits[:4]).sum())] * 2)

@@ -36,6 +36,7 @@ class Faults:
     rounded to bfloat16. `ignores`: it knows no prompt_logprobs. `truncates`: prompts to so many tokens. `nan`:
     log-probs that are none. `drops`: how many requests it closes without an answer. `busy`: how many it refuses.
     `broken`: how many it answers with half a JSON. `noise`: how far logits move by chance. `old`: it gives no ids.
+    `capped`: it lists so many log-probs, however many were asked for. `raw`: it lists logits, less by so much.
     """
 
     processed: bool = False
@@ -48,6 +49,8 @@ class Faults:
     broken: int = 0
     noise: float = 0.0
     old: bool = False
+    capped: int | None = None
+    raw: float | None = None
 
 
 class VllmServer:
@@ -147,7 +150,7 @@ class VllmServer:
         if body["model"] != NAME:
             return 404, self.error(f"The model `{body['model']}` does not exist.", 404, "NotFoundError")
         if isinstance(tokens, str):
-            tokens = self.tokenizer.encode(tokens)
+            tokens = self.tokenizer.encode(tokens, add_special_tokens=body.get("add_special_tokens", True))
         if faults.truncates is not None:
             tokens = tokens[-faults.truncates :]
         if count is not None and count > self.max_logprobs:
@@ -181,8 +184,9 @@ class VllmServer:
         logits = self.logits([tokens])[0]
         if faults.processed:
             logits = logits / (body.get("temperature") or 1.0)
-        log_probs = logits.log_softmax(-1)
+        log_probs = logits.log_softmax(-1) if faults.raw is None else logits - faults.raw
         places: list[Any] = [None]
+        count = min(count, faults.capped or count)
         for place, token in enumerate(tokens[1:]):
             row = log_probs[place]
             values, ids = row.topk(count)

@@ -257,9 +257,7 @@ def _kept_by_top_k(scheme: Scheme, known: _Known) -> tuple[Counts, Counts, Mask]
     if scheme.top_k is None or scheme.top_k >= known.vocabulary:
         return np.full_like(beyond, size), beyond, np.zeros_like(known.whole)
     k = scheme.top_k
-    out = known.larger >= k
-    if known.ranks is not None:
-        out |= known.ranks > k
+    out = known.larger >= k  # what the server says of ranks may count ties, and decides nothing
     if k > size:
         return np.full_like(beyond, size), beyond, out
     border = known.values[:, k - 1]
@@ -311,8 +309,6 @@ def _margin(scheme: Scheme, known: _Known, weights: _Weights) -> Floats:
         inner = next_value[:, column] if k <= known.size else known.last
         border = known.values[:, column]
         margin = np.where(outside, _less(known.own, border) / 2, np.maximum(_less(known.own, inner), 0.0) / 2)
-        if known.ranks is not None and k > known.size:
-            outside |= known.ranks > k
     if scheme.nucleus:
         of_nucleus = _nucleus_margin(scheme, known, weights)
         margin = np.where(outside, margin, np.where(of_nucleus > 0, np.minimum(margin, of_nucleus), of_nucleus))

@@ -18,6 +18,7 @@ from rote import GREEDY, InputError, ModelError, ModelOptions, Near, Run, RunErr
 from rote.jobs import engine
 from rote.models.base import BUNDLED
 from tests.cli.command import rote_process
+from tests.echoserver import EchoServer
 from tests.jobs.support import wait_for_shards
 from tests.vllmserver import Faults, VllmServer, options
 
@@ -118,13 +119,22 @@ def test_monte_carlo_draws_with_the_servers_sampler(served: Any, bundled: Any, p
 
 
 def test_samples_are_not_paid_for_where_a_list_leaves_p_z_open(bundled: Any, passage: str, tmp_path: Path) -> None:
-    near, scheme = Near(tolerance=2, method="sample", samples=16), Scheme(top_k=None, min_p=1e-5)
+    near, scheme = Near(tolerance=2, method="sample", samples=16), Scheme(top_k=None, min_p=2e-5)
     with VllmServer(bundled) as server:
         model: Any = rote.load(server.model, replace(options(), listed=3))
         with pytest.raises(InputError, match=r"p_z of 'w\d+' open .*more with listed"):
             rote.scan(model, passage, windows=WINDOWS, schemes=scheme, near=near, out=tmp_path / "run")
         assert all(body["max_tokens"] == 1 for body in server.bodies)
         assert rote.scan(model, passage, windows=WINDOWS, schemes=scheme, out=tmp_path / "rows").scores["bounded"].any()
+
+
+def test_a_server_that_gives_no_ids_is_refused_before_samples_are_scored(tiny: Any, alice: str, tmp_path: Path) -> None:
+    near = Near(tolerance=1, method="sample", samples=8)
+    with VllmServer(tiny, faults=Faults(old=True)) as server:
+        model: Any = rote.load(server.model, options())
+        with pytest.raises(InputError, match=r"that needs vLLM 0\.10\.2"):
+            rote.scan(model, alice[3000:3100], windows=WINDOWS, near=near, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_what_cannot_be_scored_is_refused_before_anything_is_written(served: Any, passage: str, tmp_path: Path) -> None:
@@ -137,6 +147,57 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_written(served: Any
         with pytest.raises(ModelError, match="gives the probabilities of given tokens alone"):
             job()
     assert (len(server.bodies), (tmp_path / "run").exists()) == (asked, False)
+
+
+def test_a_run_keeps_the_type_that_it_was_begun_with(
+    served: Any, passage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is found out by how far numbers move, and they may move by more another time."""
+    folder = tmp_path / "run"
+    begun = rote.scan(served[1], passage, windows=WINDOWS, out=folder)
+    for path in ("summary.json", "seal.json", "report.html", "scores/000000.parquet"):
+        (folder / path).unlink(missing_ok=True)
+    monkeypatch.setattr(served[1], "dtype", "bfloat16")
+    assert served[1].logit_tolerance != begun.manifest.logit_tolerance
+    again = rote.scan(served[1], passage, windows=WINDOWS, out=folder)
+    assert again.manifest.logit_tolerance == begun.manifest.logit_tolerance
+    assert again.scores["log_prob"].equals(begun.scores["log_prob"])
+
+
+def test_another_length_of_list_is_not_verified(run: Run, served: Any) -> None:
+    model = rote.load(served[0].model, options(listed=50))
+    with pytest.raises(InputError, match=r"asked for 64 log-probs at each position, and this model for 50.*listed=64"):
+        rote.verify(run, model)
+
+
+def test_what_a_text_server_cannot_take_is_left_out_of_trials(
+    bundled: Any, gatsby: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scan's own windows may be read again as they were cut, and not those that other steps cut."""
+    text, windows = gatsby[70_000:70_400], Windows(prefix=12, suffix=8, stride=60)
+    tried = list[tuple[int, int]]()
+    with EchoServer(bundled) as server:
+        model: Any = rote.load(server.model, options())
+        refuse = model.refuse
+
+        def counted(examples: Any, schemes: Any) -> None:
+            tried.append((len(examples), len(model._dialect.unsendable([(*e.prefix, *e.suffix) for e in examples]))))
+            refuse(examples, schemes)
+
+        monkeypatch.setattr(model, "refuse", counted)
+        run = rote.scan(model, text, windows=windows, out=tmp_path / "run")
+        assert run.summary.variants
+        assert any(odd for _, odd in tried), "every window of every trial could be sent: the test says nothing"
+
+
+def test_a_check_takes_other_passages_than_those_that_cannot_be_gone_on_from(
+    run: Run, served: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *_ = rote.check(run, served[1], samples=20, passages=2).passages
+    monkeypatch.setattr(served[1], "unwritable", lambda examples: [e.id for e in examples if e.id == first.example_id])
+    others = rote.check(run, served[1], samples=20, passages=2).passages
+    assert others
+    assert first.example_id not in {each.example_id for each in others}
 
 
 def test_a_server_that_goes_away_loses_no_shard(

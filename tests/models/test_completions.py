@@ -15,6 +15,7 @@ import rote
 from rote import GREEDY, Example, InputError, ModelError, ModelOptions, Scheme, SuffixScorer, Windows
 from rote.models.base import BUNDLED, GeneratingModel, LogitModel
 from rote.models.completions import fineness, seed_of
+from rote.models.promptlists import Odd, read_echo, read_vllm
 from rote.models.tokenizer import load_tokenizer
 from tests.echoserver import EchoServer
 from tests.vllmserver import Faults, VllmServer, options
@@ -167,6 +168,8 @@ def refused(faults: Faults | None = None, what: str = "", *, model: Any, given: 
         (Faults(truncates=5), r"lists log-probs of 5 tokens, and the prompt has \d+: it cuts prompts short"),
         (Faults(nan=True), "lists nan as a log-prob"),
         (Faults(drops=99), "the connection broke off"),
+        (Faults(capped=5), r"lists at most 6 log-probs at a position, and 64 were asked for.*listed"),
+        (Faults(raw=40.0), "lists numbers that are no log-probs.*--logprobs-mode raw_logprobs"),
     ],
 )
 def test_servers_that_cannot_be_used_are_refused_at_once(faults: Faults, what: str, tiny: Any) -> None:
@@ -221,13 +224,13 @@ def test_what_fails_for_a_while_is_asked_for_again(tiny: Any, examples: list[Exa
 
 
 def test_a_prompt_that_is_too_long_is_named(tiny: Any) -> None:
-    with VllmServer(tiny, max_model_len=40) as server:
+    with VllmServer(tiny, max_model_len=60) as server:
         served = load(server.model, options())
-        assert served.context_length == 38
-        with pytest.raises(InputError, match="context of 38 positions: 'x'"):
-            rote.verbatim(served, [Example("x", (5,) * 30, (6,) * 20)])
-        with pytest.raises(ModelError, match=r"does not take example 'x'.*maximum context length is 40"):
-            list(served.score_suffixes([Example("x", (5,) * 30, (6,) * 20)], [Scheme()]))
+        assert served.context_length == 58
+        with pytest.raises(InputError, match="context of 58 positions: 'x'"):
+            rote.verbatim(served, [Example("x", (5,) * 40, (6,) * 30)])
+        with pytest.raises(ModelError, match=r"does not take example 'x'.*maximum context length is 60"):
+            list(served.score_suffixes([Example("x", (5,) * 40, (6,) * 30)], [Scheme()]))
 
 
 # --- servers that echo
@@ -266,12 +269,13 @@ def test_tokens_that_no_text_stands_for_are_refused_before_anything_is_asked(
     second = next(j for j in range(300, 320) if served.tokenizer.encode(
         served.tokenizer.decode([first, j]), add_special_tokens=False) != [first, j])  # fmt: skip
     asked = len(server.bodies)
-    with pytest.raises(InputError, match=r"1 of 5 examples \(the first: 'odd'\).*unit='characters'.*vllm:http"):
+    with pytest.raises(InputError, match=r"1 of 5 examples \(the first: 'odd'\).*vllm:http.*unit='characters'"):
         rote.verbatim(served, [*examples[:4], Example("odd", (first,), (second,))])
     assert len(server.bodies) == asked
 
 
-def test_another_tokenizer_is_refused(tiny: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [EchoServer, VllmServer])
+def test_another_tokenizer_is_refused(kind: type[VllmServer], tiny: Any, tmp_path: Path) -> None:
     folder = tmp_path / "other"
     folder.mkdir()
     for path in BUNDLED.glob("*.json"):
@@ -279,8 +283,92 @@ def test_another_tokenizer_is_refused(tiny: Any, tmp_path: Path) -> None:
     settings = json.loads((folder / "tokenizer.json").read_text())
     settings["model"]["merges"] = settings["model"]["merges"][:1000]
     (folder / "tokenizer.json").write_text(json.dumps(settings))
-    with EchoServer(tiny) as server, pytest.raises(ModelError, match="another tokenizer"):
+    with kind(tiny) as server, pytest.raises(ModelError, match="another tokenizer"):
         load(server.model, ModelOptions(tokenizer=str(folder)))
+
+
+def test_a_list_that_is_cut_short_is_refused(tiny: Any) -> None:
+    with (
+        EchoServer(tiny, faults=Faults(capped=5)) as server,
+        pytest.raises(ModelError, match=r"lists at most 6 log-probs at a position, and 64 were asked for"),
+    ):
+        load(server.model, options())
+
+
+def test_a_text_that_speaks_of_logits_all_is_scored(echo: Any, examples: list[Example]) -> None:
+    _, served = echo
+    ids = served.tokenizer.encode("It was started with logits_all there.", add_special_tokens=False)
+    (scores,) = served.score_suffixes([Example("x", ids[:-2], ids[-2:])], [Scheme(1.0, None)])
+    assert np.isfinite(scores.log_probs).all()
+
+
+def test_a_prompt_that_is_read_as_other_tokens_is_not_gone_on_from(echo: Any, alice: str, tmp_path: Path) -> None:
+    """Two line breaks that end a prefix are one token where a text goes on behind them, and another where it ends."""
+    server, served = echo
+    cut = rote.windows(alice[:30_000], served.tokenizer, Windows(prefix=12, suffix=8, stride=40))
+    odd = [e for e in cut if served.unwritable([e]) and not served._dialect.unsendable([(*e.prefix, *e.suffix)])]
+    assert odd, "every prefix of this text is read as it was cut: the test says nothing"
+    asked = len(server.bodies)
+    near = rote.Near(tolerance=1, method="sample", samples=8)
+    with pytest.raises(InputError, match=rf"the prompt before '{odd[0].id}' \(1 of 2\) is read again as other tokens"):
+        rote.near_verbatim(served, [cut[0], odd[0]], near=near)
+    prompt = [served.bos_id, *odd[0].prefix]
+    with pytest.raises(InputError, match="read again as other tokens"):
+        list(served.generate(prompt, Scheme(), length=2, samples=1, seed=0))
+    assert len(server.bodies) == asked
+
+
+def test_a_server_that_writes_nothing_is_asked_again_and_not_believed(tiny: Any, bundled: Any) -> None:
+    with EchoServer(tiny, silent=1) as server:
+        load(server.model, options())
+    with (
+        EchoServer(bundled, silent=1, shifted=True) as server,
+        pytest.raises(ModelError, match="places of other tokens"),
+    ):
+        load(server.model, options())
+    with EchoServer(tiny, silent=99) as server, pytest.raises(ModelError, match="writes nothing after two"):
+        load(server.model, options())
+
+
+def test_what_vllm_would_sample_otherwise_is_refused(vllm: Any, tiny: Any) -> None:
+    for scheme in (Scheme(0.005), Scheme(top_k=None, min_p=1e-6)):
+        with pytest.raises(InputError, match="cannot generate under"):
+            list(vllm[1].generate([0, 5], scheme, length=2, samples=1, seed=0))
+    with VllmServer(tiny, faults=Faults(old=True)) as server:
+        served = load(server.model, options())
+        asked = len(server.bodies)
+        with pytest.raises(InputError, match=r"gives no token_ids of what it generates: that needs vLLM 0\.10\.2"):
+            list(served.generate([0, 5], Scheme(), length=2, samples=1, seed=0))
+        assert len(server.bodies) == asked
+
+
+@pytest.mark.parametrize(
+    "content", [[], "text", None, {"choices": "none"}, {"choices": [[]]}, {"choices": [{"logprobs": []}]}]
+)
+def test_replies_of_another_shape_are_told(content: Any) -> None:
+    with pytest.raises(Odd):
+        read_vllm(content, [1, 2], 1, 3)
+    with pytest.raises(Odd):
+        read_echo(content, ["a", "b"], 1, 3, None)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"top_logprobs": [None, {"b": -1.0}]}, {"token_logprobs": [None, None, -1.0]},
+                {"top_logprobs": [None, {"b": -1.0}, {"c": None}]}]
+)  # fmt: skip
+def test_columns_that_do_not_fit_are_told(changes: dict[str, Any]) -> None:
+    columns = {"tokens": ["a", "b", "c"], "token_logprobs": [None, -1.0, -1.0],
+               "top_logprobs": [None, {"b": -1.0}, {"c": -1.0}]}  # fmt: skip
+    fine = {"choices": [{"logprobs": columns}]}
+    assert read_echo(fine, ["a", "b", "c"], 1, 1, None).own.tolist() == [-1.0, -1.0]
+    with pytest.raises(Odd):
+        read_echo({"choices": [{"logprobs": {**columns, **changes}}]}, ["a", "b", "c"], 1, 1, None)
+
+
+def test_one_listed_log_prob_of_a_text_may_be_two_tokens(  # the likeliest, and its own with the same text
+) -> None:
+    columns = {"tokens": ["a", "b"], "token_logprobs": [None, -3.0], "top_logprobs": [None, {"b": -3.0}]}
+    assert not read_echo({"choices": [{"logprobs": columns}]}, ["a", "b"], 1, 1, None).whole.any()
 
 
 def test_seeds_are_their_own(  # each request's

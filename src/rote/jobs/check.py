@@ -14,7 +14,7 @@ from rote.errors import InputError, argument
 from rote.extraction.generations import generations
 from rote.frames import FrameKind, frame_of
 from rote.jobs.open import RunLike, as_run
-from rote.models.base import GeneratingModel, ModelIdentity, TokenModel
+from rote.models.base import GeneratingModel, ModelIdentity, ServedGenerator, TokenModel
 from rote.options import Option, require_whole
 from rote.progress import Progress, quiet
 from rote.report.text.cards import checked_card, checked_headline
@@ -90,7 +90,8 @@ def check(
     """Generate `samples` outputs for passages of a finished run and compare with their p_z.
 
     `scheme` is the label of one of the run's schemes. The passages are the named `examples`, or at most `passages`
-    spread over those whose p_z is between 1 / samples and 1 - 1 / samples. The model must be the one the run was made
+    spread over those whose p_z is between 1 / samples and 1 - 1 / samples; behind a server that takes texts alone,
+    those whose prefix it reads as the tokens that it was cut into. The model must be the one the run was made
     with; left out, it is loaded from where it was. `show` outputs of each passage are returned.
     """
     given = as_run(run)
@@ -122,6 +123,12 @@ def check(
         raise InputError(told)
     chosen = _chosen(rows, examples, passages, samples)
     made = given.cut(chosen, model.tokenizer)
+    if isinstance(model, ServedGenerator):
+        while not examples and (odd := model.unwritable(made)):  # as good as any other passage, but for that
+            rows = rows.filter(~pl.col("example_id").is_in(odd))
+            chosen = _chosen(rows, examples, passages, samples)
+            made = given.cut(chosen, model.tokenizer)
+        model.refuse_writing(made, [Scheme.parse(label)])
     results = []
     for number, (row, example) in enumerate(zip(chosen.iter_rows(named=True), made, strict=True)):
         hits, kept = 0, list[CheckedOutput]()

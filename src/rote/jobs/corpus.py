@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ from rote.errors import InputError, argument
 from rote.extraction.generations import generations
 from rote.jobs.index.places import shown
 from rote.jobs.open import Run
-from rote.models.base import GeneratingModel, ScoringModel, TokenModel
+from rote.models.base import GeneratingModel, ScoringModel, ServedGenerator, TokenModel
 from rote.options import Option
 from rote.progress import Progress
 from rote.scheme import GREEDY
@@ -114,7 +114,7 @@ def look_up_outputs(run: Run, model: ScoringModel, counting: Counting | None, te
     """Look for a scored run's outputs in the corpus, and write outputs.json: what is not the suffix may stand there."""
     if counting is None or run.outputs is not None:
         return
-    every = list(_near(run.scores))
+    every = list(_near(run.parts()))
     tokens = [*every[:NEAR], *_greedy(run, model, tell)]
     found = []
     for done, (about, ids) in enumerate(tokens, 1):
@@ -126,11 +126,12 @@ def look_up_outputs(run: Run, model: ScoringModel, counting: Counting | None, te
     add_found(run.folder, "outputs.json", outputs)
 
 
-def _near(scores: pl.DataFrame) -> Iterator[tuple[dict[str, Any], list[int]]]:
+def _near(parts: Iterable[pl.DataFrame]) -> Iterator[tuple[dict[str, Any], list[int]]]:
     """Outputs near a suffix, other than it, the likeliest first; of several schemes each once."""
     listed = []
     seen: set[tuple[str, tuple[int, ...]]] = set()
-    for name, candidates in scores.select("example_id", "candidates").iter_rows():
+    rows = (row for part in parts for row in part.select("example_id", "candidates").iter_rows())
+    for name, candidates in rows:
         for place, each in enumerate(candidates or ()):
             if each["distance"] and (key := (name, tuple(each["tokens"]))) not in seen:
                 seen.add(key)
@@ -146,7 +147,11 @@ def _greedy(run: Run, model: ScoringModel, tell: Progress) -> Iterator[tuple[dic
     if not isinstance(model, GeneratingModel) or not rows.height:
         return
     chosen = rows[[i * rows.height // GENERATED for i in range(GENERATED)]].unique("example_id", maintain_order=True)
-    for done, example in enumerate(run.cut(chosen, model.tokenizer), 1):
+    examples = run.cut(chosen, model.tokenizer)
+    odd: list[str] = model.unwritable(examples) if isinstance(model, ServedGenerator) else []
+    for done, example in enumerate(examples, 1):
+        if example.id in odd:  # a server that takes texts alone would go on from another prompt
+            continue
         begins = bool(example.prefix) or model.bos_id is not None
         if begins and not any(token in model.eos_ids for token in example.suffix[:-1]):
             (output,) = generations(model, example, GREEDY, samples=1, seed=0)

@@ -110,7 +110,7 @@ def check_job(job: Job) -> None:
         _refuse_pointless(job.examples, job.near)
         if not isinstance(job.model, SpreadModel):  # whose workers have its logits
             searchable(job.model, job.near.method, f"near-verbatim extraction ({argument('near')})")
-        check_near(job.model, job.examples, job.near)
+        check_near(job.model, job.examples, job.near, job.schemes)
 
 
 def _memory_positions(model: ScoringModel) -> int:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from rote.analysis.variants import affected, spread
 from rote.corpus.normalise import EXACT, LINES, QUOTES, Normalised, normalised, ordered
 from rote.corpus.windows import cut_windows, plain_backend
-from rote.models.base import ScoringModel
+from rote.errors import InputError
+from rote.models.base import ScoringModel, SuffixScorer
 from rote.options import BatchSize
 from rote.progress import Progress
 from rote.scheme import Scheme
@@ -64,12 +65,11 @@ class _Trials:
         self.backend = plain_backend(model.tokenizer)
         self.text, self.cut, self.given = run.text, manifest.windows, tuple(manifest.source.steps)
         self.scheme, self.tau = Scheme.parse(manifest.schemes[0]), math.log(manifest.tau)
-        rows = run.rows(manifest.schemes[0])
+        rows = pl.concat([_of_row(part.filter(part["scheme"] == manifest.schemes[0])) for part in run.parts()])
         self.starts, self.ends = (rows[name].to_numpy() for name in ("start", "suffix_end"))
-        self.reached = rows["log_prob"].to_numpy() >= self.tau
-        likings = rows.select(pl.col("base_log_probs").list.mean()).to_series().to_list()
+        self.reached = ~rows["bounded"].to_numpy() & (rows["log_prob"].to_numpy() >= self.tau)
         self.known = {(self.given, row): (reached, liking) for row, (reached, liking) in
-                      enumerate(zip(self.reached.tolist(), likings, strict=True))}  # fmt: skip
+                      enumerate(zip(self.reached.tolist(), rows["liking"].to_list(), strict=True))}  # fmt: skip
         self.prepared = cache(self._prepared)
         self.tried = self.planned = 0
 
@@ -180,15 +180,31 @@ class _Trials:
             places = np.searchsorted(prepared.borders[:-1], self.starts[new]).tolist()
             by_start = {int(prepared.borders[p]): row for p, row in zip(places, new, strict=True)}
             inside = [place for place in places if place < len(prepared.text)]
-            examples += (found := cut_windows(prepared, self.backend, self.cut, inside))
+            found = [e for e in cut_windows(prepared, self.backend, self.cut, inside) if self.taken(e)]
+            examples += found
             keys += [(steps, by_start[example.start or 0]) for example in found]
         with warnings.catch_warnings():  # said of the run's own windows, where it is so
             warnings.simplefilter("ignore", RuntimeWarning)
             results = verbatim(self.model, examples, self.scheme, batch_size=self.batch_size)
         for key, result in zip(keys, results, strict=True):
-            self.known[key] = (result.log_prob >= self.tau, float(np.mean(result.base_log_probs, dtype=np.float64)))
+            reached = not result.bounded and result.log_prob >= self.tau
+            self.known[key] = (reached, float(np.mean(result.base_log_probs, dtype=np.float64)))
         self.tried += len(examples)
         self.tell("tried", self.tried, max(self.planned, self.tried))
 
+    def taken(self, example: Example) -> bool:
+        """Whether the model can score it: a server that takes texts alone cannot take every window."""
+        if isinstance(self.model, SuffixScorer):
+            try:
+                self.model.refuse([example], [self.scheme])
+            except InputError:
+                return False
+        return True
+
     def _prepared(self, steps: tuple[str, ...]) -> Normalised:
         return normalised(self.text, steps)
+
+
+def _of_row(part: pl.DataFrame) -> pl.DataFrame:
+    """What is asked of rows as they stand: of a large run not all of their tokens need to be in memory."""
+    return part.select("start", "suffix_end", "log_prob", "bounded", liking=pl.col("base_log_probs").list.mean())

@@ -217,6 +217,12 @@ def _weights(run: Run, model: ScoringModel) -> Finding:
     if was.served is not None and own.served is not None and was.served.model != own.served.model:
         told = f"the run was made with {was.served.model!r} of its server, and this is {own.served.model!r}"
         return _finding("model", f"this is not the model that the run names: {told}", "")
+    if was.served is not None and own.served is not None and was.served.listed != own.served.listed:
+        raise InputError(
+            f"the run asked for {was.served.listed} log-probs at each position, and this model for "
+            f"{own.served.listed}: margins and ranks hang on that. Load it with "
+            f"{argument('listed', was.served.listed)}."
+        )
     from rote.models.quantised import tolerance_of
 
     stated, known = run.manifest.logit_tolerance, tolerance_of(was.dtype, was.quantised)

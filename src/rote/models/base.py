@@ -260,6 +260,17 @@ class GeneratingModel(TokenModel, Protocol):
 
 
 @runtime_checkable
+class ServedGenerator(GeneratingModel, Protocol):
+    """It generates behind a server, which may read a prompt as other tokens, or sample in another way."""
+
+    def unwritable(self, examples: Sequence[Example]) -> list[str]:
+        """The ids of examples whose prefix the server would read as other tokens."""
+
+    def refuse_writing(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> None:
+        """Raise an InputError that names what cannot be generated: a prefix, or a scheme. Nothing is sent."""
+
+
+@runtime_checkable
 class SpreadModel(TokenModel, Protocol):
     """A model that workers of a cluster have loaded. Nothing is computed here: functions are sent to where it is."""
 

@@ -35,6 +35,9 @@ LARGEST = 256 << 20
 PROBE = "The quick brown fox jumps over the lazy dog, and then it"
 """What every server is asked first: whether its numbers are the model's own, and how far they move."""
 
+FEWER = 8
+"""Of how many listed tokens one may be lost where lists are keyed by text, as tokens may share it."""
+
 GRIDS: tuple[tuple[Literal["bfloat16", "float16"], int], ...] = (("bfloat16", 10), ("float16", 13))
 """Log-probs of logits with so few bits are apart by multiples of 2 ** -n, for logits that are not close to 0."""
 
@@ -53,15 +56,15 @@ class Dialect(Protocol):
 
     def lists(self, content: Any, tokens: Sequence[int], first: int, count: int) -> Lists: ...
 
-    def unsendable(self, examples: Sequence[Example]) -> list[str]:
-        """The ids of examples that cannot be sent as they are."""
+    def unsendable(self, prompts: Sequence[Sequence[int]]) -> list[int]:
+        """Which of these prompts, without BOS, cannot be sent as they are."""
 
     def probe(self, post: Callable[[dict[str, Any]], Any], tokens: list[int], count: int) -> None:
         """Find out whether the server lists the model's own log-probs for these very tokens; refuse it if not."""
 
     def version(self, server: Server) -> str | None: ...
     def refuse(self, scheme: Scheme) -> str | None:
-        """Why the server's sampler is another than this scheme; None: it is not."""
+        """Why the server cannot generate under this scheme, as where its sampler is another; None: it can."""
 
     def drawn(self, tokens: Sequence[int], scheme: Scheme, length: int, samples: int, seed: int) -> dict[str, Any]: ...
     def outputs(self, content: Any, tokens: Sequence[int], length: int) -> list[tuple[int, ...]]: ...
@@ -71,7 +74,7 @@ class Dialect(Protocol):
 
 
 class ServedCompletions:
-    """A `SuffixScorer` and a `GeneratingModel` behind a server. `key`: the variable that its key is in, for errors."""
+    """A `SuffixScorer` and a `ServedGenerator`."""
 
     def __init__(
         self, server: Server, dialect: Dialect, model: str, tokenizer: Any, bos_id: int | None, options: ModelOptions,
@@ -126,12 +129,14 @@ class ServedCompletions:
     def refuse(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> None:
         for scheme in schemes:
             refuse_unlistable(scheme, self.listed, self.vocabulary)
-        if unsendable := self._dialect.unsendable(examples):
+        if unsendable := self._dialect.unsendable([(*e.prefix, *e.suffix) for e in examples]):
+            first = examples[unsendable[0]].id
             raise InputError(
-                f"{len(unsendable):,} of {counted(len(examples), 'example')} (the first: {unsendable[0]!r}) are not "
+                f"{len(unsendable):,} of {counted(len(examples), 'example')} (the first: {first!r}) are not "
                 f"the tokens that their text becomes when it is read again, and {self._server.base} takes texts alone: "
-                f"it would score other tokens. Cut windows that end with a word, {argument('unit', 'characters')}; or "
-                "have the model served by vLLM, which takes token ids, and ask it as vllm:http://HOST/v1/NAME."
+                "it would score other tokens. Have the model served by vLLM, which takes token ids, and ask it as "
+                "vllm:http://HOST/v1/NAME. Or cut windows that end with a word, as a scan does with "
+                f"{argument('unit', 'characters')}; or leave these examples out."
             )
 
     def score_suffixes(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> Iterator[ListedScores]:
@@ -151,6 +156,9 @@ class ServedCompletions:
     def _tokens(self, example: Example) -> list[int]:
         return [*([] if self.bos_id is None else [self.bos_id]), *example.prefix, *example.suffix]
 
+    def _without_bos(self, prompt: Sequence[int]) -> Sequence[int]:
+        return prompt[1:] if self.bos_id is not None and prompt[:1] == [self.bos_id] else prompt
+
     def _as_listed(self, lists: Lists) -> Listed:
         # vLLM counts tokens that are as likely in its ranks, which only where nothing ties are ranks as we know them.
         ranks = lists.ranks if self.dtype == "float32" else None
@@ -162,8 +170,7 @@ class ServedCompletions:
         self, prompt: Sequence[int], scheme: Scheme, *, length: int, samples: int, seed: int
     ) -> Iterator[tuple[int, ...]]:
         """With the server's own sampler. It may not give the same outputs again: what else it works on may matter."""
-        if (why := self._dialect.refuse(scheme)) is not None:
-            raise InputError(f"{self._server.base} cannot generate under {scheme}: {why}.")
+        self._refuse_writing([self._without_bos(prompt)], scheme)
         rows = 1 if scheme.greedy else self._dialect.at_once
         sizes = [min(rows, samples - first) for first in range(0, samples, rows)]
         bodies = (
@@ -181,6 +188,25 @@ class ServedCompletions:
             for output in outputs:
                 end = next((i for i, token in enumerate(output) if token in self.eos_ids), len(output) - 1)
                 yield output[: end + 1]
+
+    def unwritable(self, examples: Sequence[Example]) -> list[str]:
+        return [examples[place].id for place in self._dialect.unsendable([e.prefix for e in examples])]
+
+    def refuse_writing(self, examples: Sequence[Example], schemes: Sequence[Scheme]) -> None:
+        for scheme in schemes:
+            self._refuse_writing([e.prefix for e in examples], scheme, lambda place: f"before {examples[place].id!r}")
+
+    def _refuse_writing(
+        self, prompts: Sequence[Sequence[int]], scheme: Scheme, called: Callable[[int], str] = lambda place: "asked for"
+    ) -> None:
+        if (why := self._dialect.refuse(scheme)) is not None:
+            raise InputError(f"{self._server.base} cannot generate under {scheme}: {why}.")
+        if odd := self._dialect.unsendable(prompts):
+            raise InputError(
+                f"the prompt {called(odd[0])} ({len(odd):,} of {len(prompts):,}) is read again as other tokens than it "
+                f"was cut into, and {self._server.base} takes texts alone: it would go on from another one. Have the "
+                "model served by vLLM, which takes token ids; or leave these examples out."
+            )
 
     # --- asking
 
@@ -210,8 +236,16 @@ class ServedCompletions:
                 "it with a longer context; one token beyond prefix and suffix must fit."
             )
         if reply.verdict != "taken":
+            slow = "no whole reply within" in reply.why
+            fix = (
+                f"It may need longer, {argument('timeout')}, or fewer requests at once, {argument('concurrency', 1)}: "
+                "some servers work on one alone. "
+                if slow
+                else ""
+            )
             raise ModelError(
-                f"{base} gives no answer to {called}: {reply.why.rstrip('. ')}. Run the same command again to go on."
+                f"{base} gives no answer to {called}: {reply.why.rstrip('. ')}. {fix}Run the same command again to go "
+                "on."
             )
         try:
             return read(reply.place, reply.content)
@@ -219,10 +253,12 @@ class ServedCompletions:
             raise ModelError(f"{base}, asked for {called}, {odd}.") from None
 
     def _judge(self, status: int, content: Any) -> Verdict:
-        status, said = status_of(status, content), error_in(content)
+        status = status_of(status, content)
         verdict = by_status(status, content)
         if verdict == "taken":
             self._proven = True
+            return verdict
+        said = error_in(content)
         if (status == 429 and QUOTA.search(said)) or "logits_all" in said:
             return "stop"
         if status in (400, 413, 422) and LENGTH.search(said) and "logprobs" not in said:
@@ -263,7 +299,10 @@ class ServedCompletions:
         """In what its numbers seem to be computed: by the steps between them, and by how far they move when asked for
         together with others."""
         tokens = [*([] if self.bos_id is None else [self.bos_id]), *_ids(self.tokenizer, PROBE)]
-        self._dialect.probe(self._once, tokens, self.listed)
+        try:
+            self._dialect.probe(self._once, tokens, self.listed)
+        except Odd as odd:
+            raise ModelError(f"{self._server.base}, asked for a prompt to try it with, {odd}.") from None
         first = 1 + (self.bos_id is not None)
 
         def read(place: int, content: Any) -> Lists:
@@ -275,7 +314,26 @@ class ServedCompletions:
         apart = 0.0
         for lists in self._in_order(bodies, read, lambda place: "a prompt to try it with"):
             apart = max(apart, float(np.abs(lists.own - alone.own[: len(lists.own)]).max()))
+        self._refuse_lists(alone)
         return fineness(alone.values, apart)
+
+    def _refuse_lists(self, lists: Lists) -> None:
+        """Refuse a server whose lists are shorter than they were asked to be, or are of no probabilities."""
+        came = int(np.isfinite(lists.values).sum(1).max())
+        if came < self.listed - self.listed // FEWER and not lists.whole.any():
+            raise ModelError(
+                f"{self._server.base} lists at most {counted(came, 'log-prob')} at a position, and {self.listed} were "
+                f"asked for, so that hardly any scheme would be exact. Start it to list as many, or ask for fewer with "
+                f"{argument('listed')}: still well above the schemes' top-k."
+            )
+        # The n likeliest of v tokens have n / v of the probability at the least, whatever the model.
+        least = 0.5 * self.listed / self.vocabulary
+        if (np.exp(lists.values[lists.whole]).sum(1) < least).any():
+            raise ModelError(
+                f"{self._server.base} lists numbers that are no log-probs: what is likeliest has less probability than "
+                "tokens have on average. It may list logits; start it to list raw log-probs (vLLM: --logprobs-mode "
+                "raw_logprobs, its default)."
+            )
 
     def _once(self, body: dict[str, Any]) -> Any:
         """The JSON that one request gives."""
@@ -314,7 +372,7 @@ def load_vllm(name: str | Path, options: ModelOptions) -> ServedCompletions:
     """`http://HOST/v1/NAME`: a vLLM server, sent token ids."""
     from rote.models.vllm import Vllm
 
-    return _load(str(name), options, lambda tokenizer, bos_id: Vllm())
+    return _load(str(name), options, Vllm)
 
 
 def load_server(name: str | Path, options: ModelOptions) -> ServedCompletions:

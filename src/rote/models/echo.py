@@ -13,17 +13,19 @@ from typing import Any, Literal
 
 from rote.errors import ModelError, argument
 from rote.models.http import Server
-from rote.models.promptlists import SLACK, Lists, Odd, first_choice, read_echo
+from rote.models.promptlists import SLACK, Lists, Odd, first_choice, log_prob_of, read_echo
 from rote.scheme import Scheme
-from rote.tokens import Example
 
 PLAIN: dict[str, Any] = {
     "n": 1, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0, "presence_penalty": 0.0,
-    "frequency_penalty": 0.0, "seed": 0, "stop": [], "stream": False,
+    "frequency_penalty": 0.0, "seed": 0, "stop": [], "stream": False, "mirostat_mode": 0,
 }  # fmt: skip
 
 WRITTEN = 4
-"""Tokens that a server writes on after the probe: they must be the likeliest where it lists them."""
+"""Tokens that a server writes on after a probe: they must be the likeliest where it lists them."""
+
+COUNTING = "One, two, three, four, five, six, seven, eight, nine, ten, eleven,"
+"""What is gone on from where it writes nothing after the first probe."""
 
 
 class Echo:
@@ -45,23 +47,26 @@ class Echo:
         self._refuse_other_count(content, len(bare), bos)
         return read_echo(content, self._pieces(bare), first - bos, count, self._opener)
 
-    def unsendable(self, examples: Sequence[Example]) -> list[str]:
-        every = [[*example.prefix, *example.suffix] for example in examples]
-        texts = [self._text(ids) for ids in every]
+    def unsendable(self, prompts: Sequence[Sequence[int]]) -> list[int]:
+        texts = [self._text(ids) for ids in prompts]
         again = self._tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
-        return [e.id for e, ids, found in zip(examples, every, again, strict=True) if ids != list(found)]
+        return [place for place, (ids, found) in enumerate(zip(prompts, again, strict=True)) if [*ids] != [*found]]
 
     def probe(self, post: Callable[[dict[str, Any]], Any], tokens: list[int], count: int) -> None:
-        bare = self._bare(tokens)
-        if list(self._tokenizer.encode(self._text(bare), add_special_tokens=False)) != bare:
-            raise ModelError("the tokenizer does not read a plain sentence as the tokens that it wrote it with.")
-        content = post({**self.asked(tokens, count), "temperature": 0.0, "max_tokens": WRITTEN})
-        self._refuse_other_bos(content, len(bare))
-        try:
-            self.lists(content, tokens, 1 + (self._bos is not None), count)
-            self._refuse_misplaced(content, len(bare))
-        except Odd as odd:
-            raise ModelError(f"the server {odd}.") from None
+        opened = [] if self._bos is None else [self._bos]
+        for prompt in (tokens, [*opened, *self._tokenizer.encode(COUNTING, add_special_tokens=False)]):
+            bare = self._bare(prompt)
+            if list(self._tokenizer.encode(self._text(bare), add_special_tokens=False)) != bare:
+                raise ModelError("the tokenizer does not read a plain sentence as the tokens that it wrote it with.")
+            content = post({**self.asked(prompt, count), "temperature": 0.0, "max_tokens": WRITTEN})
+            self._refuse_other_bos(content, len(bare))
+            self.lists(content, prompt, 1 + len(opened), count)
+            if self._well_placed(content, len(bare)):
+                return
+        raise ModelError(
+            "the server writes nothing after two plain sentences, so that nobody knows whether its lists stand at the "
+            "places of their tokens: it cannot be used."
+        )
 
     def version(self, server: Server) -> str | None:
         told = replace(server, base=server.base.removesuffix("/v1")).get("openapi.json")
@@ -99,6 +104,7 @@ class Echo:
         if not isinstance(text, str):
             raise Odd("gives no text of what it generates")
         bare = self._bare(tokens)
+        self._refuse_other_count(content, len(bare), int(self._bos is not None))
         joined = list(self._tokenizer.encode(self._text(bare) + text, add_special_tokens=False))
         ids = joined[len(bare) :] if joined[: len(bare)] == bare else None
         if ids is None:  # the text's beginning grew together with the prompt's end: it was written otherwise
@@ -157,13 +163,21 @@ class Echo:
                 f"{argument('bos', 'auto')}, or have it served without."
             )
 
-    def _refuse_misplaced(self, content: Any, count: int) -> None:
-        """What it writes greedily must be the likeliest where it stands, or its lists stand at other tokens' places."""
+    def _well_placed(self, content: Any, count: int) -> bool:
+        """What it writes greedily must be the likeliest where it stands, or its lists stand at other tokens' places.
+
+        False: it writes nothing, so nothing can be told.
+        """
         listed = (first_choice(content) or {})["logprobs"]
         start = count + (self._opener is not None and listed["tokens"][0] == self._opener)
-        rows = list(zip(listed["token_logprobs"], listed["top_logprobs"], strict=True))[start:]
-        if any(own is None or own < max(top.values(), default=0.0) - SLACK for own, top in rows if top is not None):
+        written = [
+            (log_prob_of(own), [log_prob_of(each) for each in top.values()])
+            for own, top in zip(listed["token_logprobs"][start:], listed["top_logprobs"][start:], strict=False)
+            if isinstance(top, dict)
+        ]
+        if any(own < max(top, default=0.0) - SLACK for own, top in written):
             raise Odd(
                 "lists log-probs at the places of other tokens: what it writes greedily is not the likeliest where it "
                 "stands (llama-cpp-python's does so where the model has no BOS)"
             )
+        return bool(written)

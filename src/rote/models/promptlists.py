@@ -58,7 +58,7 @@ def first_choice(content: Any) -> dict[str, Any] | None:
 def read_vllm(content: Any, tokens: Sequence[int], first: int, count: int) -> Lists:
     """Of `tokens`, which were the prompt, from the one at `first` on; `count` log-probs were asked for."""
     choice = first_choice(content) or {}
-    places = choice.get("prompt_logprobs") or content.get("prompt_logprobs")
+    places = choice.get("prompt_logprobs") or (content.get("prompt_logprobs") if isinstance(content, dict) else None)
     if not isinstance(places, list):
         raise Odd(
             "lists no prompt_logprobs, which vLLM servers do: where it is another server, one that echoes prompts with "
@@ -82,7 +82,7 @@ def _of_ids(entries: Mapping[str, Any], token: int, count: int) -> _One:
     told = {int(name): entry for name, entry in entries.items() if name.isdecimal() and isinstance(entry, dict)}
     if len(told) < len(entries):
         raise Odd("lists something other than tokens by their ids: it must be a vLLM server")
-    found = {name: _number(entry.get("logprob")) for name, entry in told.items()}
+    found = {name: log_prob_of(entry.get("logprob")) for name, entry in told.items()}
     own = found[token]
     rank = told[token].get("rank")
     if len(found) > count:  # it stands there in addition, as it is none of the likeliest
@@ -135,23 +135,25 @@ def _same(theirs: Any, ours: str, place: int) -> bool:
 def _of_texts(own: Any, entries: Any, text: str, count: int) -> _One:
     if own is None or not isinstance(entries, dict):
         raise Odd(
-            "lists no log-prob for the first token of a prompt, here that of a suffix: give every example a prefix"
+            "lists no log-prob for a token of the prompt: servers have none for its first, so give every example a "
+            "prefix; one that has none for others cannot be used"
         )
-    value = _number(own)
-    found = {name: _number(each) for name, each in entries.items()}
+    value = log_prob_of(own)
+    found = {name: log_prob_of(each) for name, each in entries.items()}
     others = sorted((each for name, each in found.items() if name != text), reverse=True)
     beyond = len(found) > count  # its own token stands there in addition
     listed = others if beyond else sorted(found.values(), reverse=True)
     # Tokens with the same text are one entry. If its own is the least of `count` entries, it may be beyond them, and
     # two others one entry.
-    whole = len(listed) == count and (beyond or len(others) == 0 or value > others[-1])
+    whole = len(listed) == count and (beyond or (len(others) > 0 and value > others[-1]))
     return _One(value, [(each, -1) for each in listed], whole)
 
 
 # --- both
 
 
-def _number(value: Any) -> float:
+def log_prob_of(value: Any) -> float:
+    """A log-prob as JSON has it."""
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         raise Odd(f"lists {value!r} as a log-prob: the model computes no numbers there; its log may say why")
     if value > SLACK:

@@ -20,7 +20,7 @@ from rote.extraction.near.options import Near, Variant
 from rote.extraction.near.results import Estimate, Goal, NearVerbatim
 from rote.extraction.results import Results
 from rote.extraction.verbatim import check, from_scores
-from rote.models.base import GeneratingModel, LogitModel, TokenModel, searchable, with_logits
+from rote.models.base import GeneratingModel, LogitModel, ServedGenerator, TokenModel, searchable, with_logits
 from rote.odds import wilson
 from rote.options import TAU, BatchSize, require_kind
 from rote.progress import Progress, quiet
@@ -58,7 +58,7 @@ def near_verbatim(
     searchable(model, near.method, what)
     examples = as_examples(examples, model.tokenizer, bos=model.bos_id)
     check(model, examples, [scheme], tau, batch_size)
-    check_near(model, examples, near)
+    check_near(model, examples, near, [scheme])
     if candidates < 0:
         raise InputError(f"{argument('candidates')} must be at least 0, not {candidates}.")
     if not examples:
@@ -282,7 +282,7 @@ def _room(
     return Reader(model, scheme, at_once * (each + beside + 1)), at_once, each
 
 
-def check_near(model: TokenModel, examples: Sequence[Example], options: Near) -> None:
+def check_near(model: TokenModel, examples: Sequence[Example], options: Near, schemes: Sequence[Scheme]) -> None:
     """Refuse what cannot be searched before any work is done, naming it."""
     if isinstance(model, LogitModel) and str(model.device).startswith("mps"):
         raise ModelError(
@@ -292,6 +292,8 @@ def check_near(model: TokenModel, examples: Sequence[Example], options: Near) ->
         raise InputError(
             f"{argument('eos', 'ignore')} needs a model that runs here: what generates by itself ends at EOS."
         )
+    if options.method == "sample" and isinstance(model, ServedGenerator):
+        model.refuse_writing(examples, schemes)
     paid = options.method == "sample" and options.budget is not None and examples
     if paid and _affordable(examples, options.budget or 0) < 1:
         raise InputError(
