@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from rote.errors import InputError, ModelError, argument, counted
 from rote.listed import Listed, ListedScores, listed_scores, refuse_unlistable
 from rote.models.base import ModelIdentity, ModelOptions, ServedModel
 from rote.models.chat import address_of, environment
+from rote.models.dialect import Dialect
 from rote.models.fingerprint import tokenizer_hash
 from rote.models.http import Server
 from rote.models.promptlists import Lists, Odd
@@ -42,35 +43,6 @@ GRIDS: tuple[tuple[Literal["bfloat16", "float16"], int], ...] = (("bfloat16", 10
 """Log-probs of logits with so few bits are apart by multiples of 2 ** -n, for logits that are not close to 0."""
 
 Read = TypeVar("Read")
-
-
-class Dialect(Protocol):
-    """How one kind of server is spoken to. What is read raises `Odd` where it is not what was asked for."""
-
-    kind: Literal["vllm", "server"]
-    beside: dict[str, Any]
-    """Everything that is sent with a prompt that is scored; the number of log-probs is added."""
-
-    def asked(self, tokens: Sequence[int], count: int) -> dict[str, Any]:
-        """The request for a prompt's log-probs; `tokens` begin with BOS, where there is one."""
-
-    def lists(self, content: Any, tokens: Sequence[int], first: int, count: int) -> Lists: ...
-
-    def unsendable(self, prompts: Sequence[Sequence[int]]) -> list[int]:
-        """Which of these prompts, without BOS, cannot be sent as they are."""
-
-    def probe(self, post: Callable[[dict[str, Any]], Any], tokens: list[int], count: int) -> None:
-        """Find out whether the server lists the model's own log-probs for these very tokens; refuse it if not."""
-
-    def version(self, server: Server) -> str | None: ...
-    def refuse(self, scheme: Scheme) -> str | None:
-        """Why the server cannot generate under this scheme, as where its sampler is another; None: it can."""
-
-    def drawn(self, tokens: Sequence[int], scheme: Scheme, length: int, samples: int, seed: int) -> dict[str, Any]: ...
-    def outputs(self, content: Any, tokens: Sequence[int], length: int) -> list[tuple[int, ...]]: ...
-
-    at_once: int
-    """Outputs of one request."""
 
 
 class ServedCompletions:
