@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from rote.analysis.compare import (
     LEAST,
+    OPEN,
     changes,
     common,
     difference_interval,
@@ -163,6 +164,16 @@ def test_differences_say_what_is_not_known() -> None:
     assert "lower_A" not in found.columns
 
 
+def test_differences_say_nothing_of_what_a_list_leaves_open() -> None:
+    rows = [{"example_id": f"e{i}", "log_prob": -1.0, "bounded": i == 1} for i in range(3)]
+    first = table([{**row, "bounded": False} for row in rows]).with_columns(pl.lit(False).alias(OPEN))
+    found = differences({"A": first, "B": table(rows).with_columns(pl.col("bounded").alias(OPEN))}, tau=TAU)
+    assert found["extractable_A"].to_list() == [True, True, True]
+    assert found["extractable_B"].to_list() == [True, None, True]
+    assert found["change_B"].to_list() == ["both", None, "both"]
+    assert found["difference_B"].to_list() == [0.0, None, 0.0]
+
+
 def test_differences_say_where_another_tokenizer_cuts() -> None:
     rows = [{"example_id": f"e{i}", "log_prob": -1.0, "bounded": False} for i in range(2)]
     first, same = table(rows), table(rows)
@@ -295,6 +306,47 @@ def test_the_interval_holds_for_documents_that_give_several_examples(gain: float
         plain += alone.interval[0] <= truth <= alone.interval[1]
     assert held >= 271
     assert plain < held
+
+
+def test_documents_whose_rows_are_all_left_open_are_worth_nothing() -> None:
+    """Nine rows of nine documents that a server's list leaves open, and two of a tenth that it does not."""
+    rows = [{"example_id": f"e{i}", "log_prob": -0.1, "bounded": i < 9} for i in range(11)]
+    first = table(rows).with_columns(pl.col("bounded").alias(OPEN))
+    found = paired(first, first, tau=TAU, document=np.array([*range(9), 9, 9]))
+    assert (found.examples, found.undecided, found.both) == (2, 9, 2)
+    assert found.effective == 1
+    alone = paired(first[9:], first[9:], tau=TAU, document=np.array([0, 0]))
+    assert (found.effective, found.interval) == (alone.effective, alone.interval)
+
+
+@cases(100)
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.sampled_from("ABn")), min_size=2, max_size=12))
+def test_the_difference_may_be_whatever_the_rows_that_are_left_open_make_it(
+    given_rows: list[tuple[bool, bool, str]],
+) -> None:
+    """Each of both runs' reached or not, and of which of them it is left open: every way to fill that in."""
+    tables, ways = {}, {}
+    for place, name in enumerate("AB"):
+        rows = [
+            {"example_id": f"e{i}", "log_prob": -0.1 if row[place] or row[2] == name else -20.0,
+             "bounded": row[2] == name}
+            for i, row in enumerate(given_rows)
+        ]  # fmt: skip
+        tables[name] = table(rows).with_columns(pl.col("bounded").alias(OPEN))
+        left_open = sum(row[2] == name for row in given_rows)
+        reached = sum(bool(row[place]) and row[2] != name for row in given_rows)
+        ways[name] = [reached + more for more in range(left_open + 1)]
+    if all(row[2] != "n" for row in given_rows):
+        with pytest.raises(InputError, match="there is nothing to compare"):
+            paired(tables["A"], tables["B"], tau=TAU)
+        return
+    found = paired(tables["A"], tables["B"], tau=TAU)
+    differences = {(two - one) / len(given_rows) for one in ways["A"] for two in ways["B"]}
+    if not found.undecided:
+        assert found.possible_difference is None
+        assert differences == {found.difference}
+        return
+    assert found.possible_difference == pytest.approx([min(differences), max(differences)])
 
 
 def near(rows: list[tuple[float, float, float]], scheme: str = "s") -> pl.DataFrame:

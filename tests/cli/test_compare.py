@@ -89,7 +89,7 @@ def outcome(gained: int, lost: int, both: int, neither: int) -> str:
     spread = 1.96 * math.sqrt(gained + lost) / total if total else 0.0
     pair = SimpleNamespace(
         first="A", second="B", gained=gained, lost=lost, both=both, neither=neither, examples=total,
-        difference=difference, interval=[difference - spread, difference + spread], whole=None,
+        difference=difference, interval=[difference - spread, difference + spread], whole=None, undecided=0,
     )  # fmt: skip
     result: Any = SimpleNamespace(runs=runs, pairs=[pair], tau=0.001, unit="example", scanned=False)
     (said,) = conclusion_of(result)

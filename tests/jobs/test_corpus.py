@@ -163,6 +163,24 @@ def test_outputs_near_a_suffix_are_looked_up(
             assert each.count == len(search.places(every, tokens))
 
 
+def test_outputs_of_a_run_too_large_to_keep_are_looked_up_part_by_part(
+    bundled: Any, indices: dict[str, StoredIndex], documents: dict[str, str], monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    ids = Reader(bundled.tokenizer).ids(documents["alice"])
+    examples = [Example(f"e{at}", tuple(ids[at : at + 60]), (*ids[at + 60 : at + 69], 7)) for at in (0, 40)]
+    options: dict[str, Any] = {"near": rote.Near(tolerance=1), "index": indices["tokens"]}
+    options["schemes"] = ["temperature=1 top_k=40", "temperature=0.7"]
+    kept = rote.score(bundled, examples, out=tmp_path / "kept", **options)
+    monkeypatch.setattr("rote.store.parts.KEPT", 0)
+    large = rote.score(bundled, examples, out=tmp_path / "large", **options)
+    assert large.outputs == kept.outputs
+    assert kept.outputs is not None
+    assert {each.kind for each in kept.outputs.outputs} == {"near", "greedy"}
+    assert not large.kept
+    assert "scores" not in vars(large), "all of its rows are in memory"
+
+
 def test_what_has_no_word_is_not_counted(bundled: Any, indices: dict[str, StoredIndex]) -> None:
     asked = Occurrences(indices["tokens"].index, bundled.tokenizer, scanned=True)
     ids = Reader(bundled.tokenizer).ids("Aliceinwonderlandandnospaceatall")

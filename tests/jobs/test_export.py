@@ -28,6 +28,7 @@ from rote.jobs.sweep import sweep
 from rote.store.files import plain
 from tests.cli.command import rote_here
 from tests.corpus.corpora import write_jsonl, write_texts
+from tests.fakes import OnlyScores
 from tests.jobs.support import SIZES, files
 from tests.seals import reseal
 
@@ -380,6 +381,28 @@ def test_standard_errors_where_they_are_true(runs: dict[str, Run], tmp_path: Pat
     results, _ = exported(runs["drawn"], tmp_path / "again")
     intervals = results["configs"]["rote_corpus_temperature_1_top_k_40"]["metadata"]["intervals_95"]
     assert intervals["extractable"] == pytest.approx(rate.interval, rel=1e-12)
+
+
+def test_intervals_of_a_served_run_take_in_what_is_left_open(
+    bundled: Any, alice: str, gatsby: str, tmp_path: Path
+) -> None:
+    """From the lower end of the rate that is certain to the upper end of the one that may be, as in its summary."""
+    served, scheme = OnlyScores(bundled, 3), Scheme(1.0, None, 0.9)
+    rows = [{"id": f"a{i}", "text": alice[3000 * i :][:400]} for i in range(1, 4)]
+    rows += [{"id": f"g{i}", "text": gatsby[9000 * i :][:400]} for i in range(1, 3)]
+    draw = rote.Draw(documents=5, examples=3, runs=1, prefix=8, suffix=8)
+    corpus = write_jsonl(tmp_path / "corpus.jsonl", rows)
+    for run in (
+        rote.score(served, examples(bundled, alice), out=tmp_path / "score", schemes=[scheme]),
+        rote.rate(served, corpus, out=tmp_path / "rate", draw=draw, schemes=[scheme]),
+    ):
+        rates = run.finished.numbers.rates
+        assert rates.rate_at_tau.rate < rates.rate_at_tau.rate_upper
+        results, _ = exported(run, tmp_path / f"{run.folder.name} exported")
+        (config,) = results["configs"].values()
+        intervals = config["metadata"]["intervals_95"]
+        assert intervals["extractable"] == pytest.approx(rates.rate_at_tau.interval, rel=1e-12)
+        assert intervals["exact_match"] == pytest.approx(rates.greedy_rate.interval, rel=1e-12)
 
 
 def test_one_task_of_several(runs: dict[str, Run], tmp_path: Path) -> None:

@@ -76,6 +76,25 @@ def test_the_figures_and_the_screen_of_a_run_too_large_to_keep_are_the_same(
     assert shown(Run(real[name].folder), tmp_path / "large") == kept
 
 
+def test_nothing_reads_a_run_too_large_to_keep_all_at_once(
+    real: dict[str, Run], model: Any, text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Neither what scores it, tries its text in other forms, sums it up and writes its page, nor what shows a row."""
+    spoiled = text.replace(", ", ",  ")
+    kept = rote.scan(model, spoiled, out=tmp_path / "kept", windows=SIZES)
+    assert kept.summary.variants
+    monkeypatch.setattr("rote.store.parts.KEPT", 0)
+    large = rote.scan(model, spoiled, out=tmp_path / "large", windows=SIZES)
+    assert large.summary.variants == kept.summary.variants
+    again = Run(real["scan"].folder)
+    example = again.table["example_id"][5]
+    assert again.left_out(example) is None
+    rote.show(again, example=example)
+    for run in (large, again):
+        assert not run.kept
+        assert "scores" not in vars(run), "all of its rows are in memory"
+
+
 @pytest.mark.parametrize("name", ["scan", "near"])
 def test_a_page_carries_some_rows_and_says_so(
     real: dict[str, Run], name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -95,6 +114,9 @@ def test_a_page_carries_some_rows_and_says_so(
     assert data["length"] is None
     words = " ".join(re.sub(r"<[^>]+>", "", page).split())
     assert f"This run is too large for a page: of its {rows}" in words
+    left = f"{rows - run['count']} {large.finished.unit}s of {rows} left out here."
+    assert f"the likeliest come first. {left} " in words
+    assert "the table for download has all" not in words
     assert "too large for a page" not in whole
     for shown in (
         r'<dl class="provenance">.*?</dl>',

@@ -6,6 +6,7 @@ The server lists few log-probs of the bundled model's own, so that some rows are
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,25 @@ import polars as pl
 import pytest
 
 import rote
-from rote import GREEDY, InputError, Refine, Run, Scheme, Windows
+from rote import GREEDY, Draw, InputError, Refine, Run, Scheme, Windows
 from rote.analysis.consistency import row_problems
 from rote.analysis.coverage import coverage
 from rote.analysis.furthest import longest
+from rote.report.text import numbers
+from rote.report.text.comparison import fixed_table, numbers_table
+from rote.report.text.conclusion import conclusion
+from rote.report.text.spots import highest_in_words
+from rote.report.text.words import summary_lines
+from tests.corpus.corpora import write_jsonl
 from tests.fakes import OnlyScores
+from tests.report.page.test_run import words
 
 WINDOWS = Windows(prefix=8, suffix=10, stride=12)
 LISTED = 6
+DRAW = Draw(documents=2, examples=3, runs=1, prefix=8, suffix=8)
 SCHEMES = [Scheme(), Scheme(0.8, 5), Scheme(1.0, 5, 0.9), Scheme(1.0, None, 0.9), Scheme(0.7, None, None, 0.02),
            Scheme(1.0, None), GREEDY]  # fmt: skip
+NUCLEUS = Scheme(1.0, None, 0.9)
 TOLERANCE = 1e-3
 
 
@@ -41,6 +51,28 @@ def here(bundled: Any, passage: str, tmp_path_factory: pytest.TempPathFactory) -
 def served(bundled: Any, passage: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     model = OnlyScores(bundled, LISTED)
     return rote.scan(model, passage, windows=WINDOWS, schemes=SCHEMES, out=tmp_path_factory.mktemp("served") / "run")
+
+
+@pytest.fixture(scope="module")
+def unsure(bundled: Any, passage: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A list that leaves every window of a known text open."""
+    return rote.scan(
+        OnlyScores(bundled, 3), passage[:300], windows=WINDOWS, out=tmp_path_factory.mktemp("unsure") / "run"
+    )
+
+
+@pytest.fixture(scope="module")
+def some(bundled: Any, passage: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """One that leaves some open, and others not."""
+    out = tmp_path_factory.mktemp("some") / "some"
+    return rote.scan(OnlyScores(bundled, 3), passage, windows=WINDOWS, schemes=[NUCLEUS], out=out)
+
+
+@pytest.fixture(scope="module")
+def known(bundled: Any, passage: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The same of the model here."""
+    out = tmp_path_factory.mktemp("known") / "known"
+    return rote.scan(bundled, passage, windows=WINDOWS, schemes=[NUCLEUS], out=out)
 
 
 def test_exact_rows_are_the_models_and_intervals_hold_its_numbers(served: Run, here: Run) -> None:
@@ -64,19 +96,19 @@ def test_exact_rows_are_the_models_and_intervals_hold_its_numbers(served: Run, h
 
 
 def test_every_range_holds_the_true_number(served: Run, here: Run) -> None:
-    for label, numbers in served.summary.schemes.items():
+    for label, told in served.summary.schemes.items():
         truth = here.summary.schemes[label]
-        for name, rate in numbers.rates.named.items():
+        for name, rate in told.rates.named.items():
             own = truth.rates.named[name]
             assert rate.rate <= own.rate <= rate.rate_upper
-        for cell, own_cell in zip(numbers.rates.np_table, truth.rates.np_table, strict=True):
+        for cell, own_cell in zip(told.rates.np_table, truth.rates.np_table, strict=True):
             assert cell.rate <= own_cell.rate <= cell.rate_upper
-        for threshold, covered in (numbers.coverage or {}).items():
+        for threshold, covered in (told.coverage or {}).items():
             own_covered = (truth.coverage or {})[threshold]
             most = covered.characters if covered.characters_upper is None else covered.characters_upper
             assert covered.characters <= own_covered.characters <= most
             assert (covered.characters_upper is None) == (covered.undecided == 0)
-        for threshold, found in (numbers.longest or {}).items():
+        for threshold, found in (told.longest or {}).items():
             true = (truth.longest or {})[threshold]
             if found is not None:
                 assert true is not None
@@ -113,6 +145,40 @@ def test_everything_that_tells_of_it_says_why(served: Run, here: Run, tmp_path: 
     assert told["p_z_upper"].null_count() == 0
 
 
+def test_nothing_is_said_to_be_nothing_where_more_may_be(unsure: Run, bundled: Any, tmp_path: Path) -> None:
+    rate = unsure.summary.schemes["temperature=1 top_k=40"].rates.rate_at_tau
+    assert (rate.rate, rate.rate_upper > 0.5) == (0.0, True)
+    examples = rote.windows(unsure.text or "", bundled.tokenizer, WINDOWS)
+    scored = rote.score(OnlyScores(bundled, 3), examples, out=tmp_path / "score")
+    corpus = write_jsonl(tmp_path / "corpus.jsonl", [{"id": f"d{i}", "text": unsure.text} for i in range(2)])
+    drawn = rote.rate(OnlyScores(bundled, 3), corpus, draw=DRAW, out=tmp_path / "rate")
+    for run, said in (
+        (unsure, "No window is certain to reach τ = 0.001;"),
+        (scored, f"None of {len(examples)} examples is certain to be extractable at τ = 0.001."),
+        (drawn, "None of 6 examples from this corpus is certain to be extractable at τ = 0.001."),
+    ):
+        page = words((run.folder / "report.html").read_text(encoding="utf-8")).replace("\u00a0", " ")
+        terminal = "\n".join(summary_lines(run.view))
+        for text in (page, terminal):
+            assert said in text
+            assert (
+                f" {run.summary.examples} {run.view.unit}s are left open by the server’s list of 3 log-probs." in text
+            )
+            assert not re.search("Nothing was extracted|can be extracted|cannot be extracted|: none(?! found)", text)
+        assert f"No {run.view.unit} is certain to reach τ = 0.001, so there is no passage to show" in page
+    assert "in one generation, at 1%, 10%, 50%, 75%: none found" in "\n".join(summary_lines(unsure.view))
+    assert f"but for {unsure.summary.examples} left open by the server’s list" in highest_in_words(unsure.view)
+
+
+def test_what_is_certain_is_the_least(some: Run, known: Run) -> None:
+    found, exact = "\n".join(summary_lines(some.view)), "\n".join(summary_lines(known.view))
+    assert re.match(r"At least \d+ of 71 windows come out with even odds \(p ≥ 50%\): at least [\d.]+% of the", found)
+    assert re.search(r"in windows whose suffixes cover at least \d+ of the", found)
+    assert re.search(r"at least \d+ of 71 windows \([\d.]+% to [\d.]+%\) count as extracted", found)
+    assert "the most likely window of those that are not left open has" in highest_in_words(some.view)
+    assert not re.search("[Aa]t least(?! 50% per)|left open|is certain", exact)
+
+
 def test_compared_with_the_model_here(served: Run, here: Run, tmp_path: Path) -> None:
     found = rote.compare([here, served], out=tmp_path / "comparison")
     for pair in found.result.pairs:
@@ -125,6 +191,48 @@ def test_compared_with_the_model_here(served: Run, here: Run, tmp_path: Path) ->
     page = (tmp_path / "comparison" / "report.html").read_text(encoding="utf-8")
     assert "left out of what was gained and lost" in page
     assert "eft open by the server’s list of" in page
+
+
+def test_a_comparison_says_what_the_rows_that_are_left_open_may_do(some: Run, known: Run) -> None:
+    found = rote.compare([known, some])
+    first, run = found.result.runs
+    (pair,) = found.result.pairs
+    (said,) = conclusion(found.result)
+    own, rate = first.rates.rate_at_tau, run.rates.rate_at_tau
+    ends = [rate.rate - own.rate, rate.rate_upper - own.rate]
+    assert pair.possible_difference == pytest.approx(ends)
+    low, high = map(numbers.points, ends)
+    assert said.endswith(
+        f" {pair.undecided} windows more are left open by a server’s list and not counted here: with them the "
+        f"difference may be anything from {low} to {high} percentage points."
+    )
+    head, one, two = numbers_table(found.result)
+    assert run.coverage is not None
+    assert any(covered.undecided for covered in run.coverage.values())
+    for (threshold, covered), cell, exact in zip(run.coverage.items(), two[6:], one[6:], strict=False):
+        assert f"Covered at {100 * float(threshold):g}%" in head
+        assert (" to " in cell) == (covered.characters_upper not in (None, covered.characters))
+        assert " to " not in exact
+    (_, _, of_first, of_second), *_ = fixed_table(found.result)[1:]
+    assert of_first.startswith("100%, ")
+    assert re.fullmatch(r"[\d.]+% to 100%, 0\.\d+ to 0\.\d+", of_second)
+    page = words(found.page()).replace("\u00a0", " ")
+    assert said.partition(".")[2] in page
+    assert "blank is below τ or left open by the server’s list, and grey is in no suffix" in page
+    assert page.count("blank is below τ = 0.001 or left open by the server’s list, grey was not looked at") == 1
+
+
+def test_a_row_whose_tokens_are_all_open_is_not_exact(unsure: Run) -> None:
+    scores = unsure.scores
+    assert scores["token_log_probs"].list.drop_nulls().list.len().max() == 0
+    assert not list(row_problems(unsure.manifest, scores))
+    first = pl.col("example_id") == "w0"
+    called = scores.with_columns(
+        bounded=pl.col("bounded") & ~first, log_prob=pl.when(first).then(0.0).otherwise("log_prob")
+    )
+    assert list(row_problems(unsure.manifest, called)) == [
+        "'w0' is called bounded or exact, and its tokens say otherwise"
+    ]
 
 
 def test_it_is_verified_like_any_other_run(served: Run, bundled: Any) -> None:

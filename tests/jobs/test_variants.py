@@ -19,6 +19,7 @@ from rote.corpus.normalise import normalised
 from rote.report.text.words import summary_lines
 from rote.store.variants import Trial
 from tests.cli.command import rote_here
+from tests.fakes import OnlyScores
 
 CUT = Windows(stride=300)
 
@@ -98,6 +99,25 @@ def test_what_a_step_undoes_exactly(name: str, clean: Run, bundled: Any, known_t
     at = "0.5"
     share = clean.finished.coverage[at].share
     assert mended.finished.coverage[at].share == pytest.approx(share, abs=0.01)
+
+
+@pytest.mark.usefixtures("few_widths")
+def test_what_a_server_leaves_open_is_not_taken_to_come_out(bundled: Any, known_text: str, tmp_path: Path) -> None:
+    """By their upper bounds some windows would come out as the text stands, and nearly all of them after a step."""
+    _, spoil, _ = EXACT["double spaces"]
+    served, cut = OnlyScores(bundled, 3), Windows(10, 10, 150)
+    run, clean = (
+        rote.scan(served, text, out=tmp_path / name, windows=cut)
+        for name, text in (("spoiled", spoil(known_text)), ("clean", known_text))
+    )
+    upper = [own.finished.numbers.rates.rate_at_tau for own in (run, clean)]
+    assert [rate.count for rate in upper] == [0, 0]
+    assert 0 < upper[0].rate_upper < 0.9 < upper[1].rate_upper
+    trials = run.summary.variants
+    assert trials
+    assert trials[0].steps == ["double-spaces"]
+    assert {(trial.before, trial.after) for trial in trials} == {(0, 0)}
+    assert warning(run) == ""
 
 
 @pytest.mark.usefixtures("few_widths")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -529,3 +530,17 @@ def test_rows_agree_up_to_the_limit(stored: list[float], data: st.DataObject, ex
     assert row_agreement(stored, far, limits, margins=margins, border=1.5).problem is None
     longer = row_agreement(stored, [*stored, -1.0], limits, margins=[*margins, 1.0])
     assert (longer.problem, longer.mean, longer.tokens) == (None, 0.0, size)
+
+
+@pytest.mark.parametrize("impossible", [False, True])
+def test_a_token_that_a_list_left_open_is_no_finding(impossible: bool) -> None:
+    """Neither in what is stored nor in what is scored again; what both tell is compared all the same."""
+    known = [-0.5, -math.inf if impossible else -2.0, -1.0]
+    left_open, limits, margins = [-0.5, math.nan, -1.0], Limit(1e-5), [1.0] * 3
+    for stored, now in ((known, left_open), (left_open, known), (left_open, left_open)):
+        found = row_agreement(stored, now, limits, margins=margins)
+        assert (found.problem, found.mean, found.tokens) == (None, 0.0, 2)
+    other = row_agreement(left_open, [-0.5, -2.0, -1.5], limits, margins=margins)
+    assert "differ by" in (other.problem or "")
+    crossed = row_agreement(left_open, [-0.5, math.nan, -math.inf], limits, margins=margins)
+    assert crossed.problem == "token 3 is possible in one of the two alone"

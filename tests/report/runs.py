@@ -64,7 +64,7 @@ def manifest(
         dropped=dropped,
         schemes=list(schemes),
         tau=tau,
-        stop_early=bool(scores["bounded"].any()),
+        stop_early=model.served is None and bool(scores["bounded"].any()),
         batch_size="auto",
         batch_tokens=None,
         near=near,

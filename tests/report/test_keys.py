@@ -17,6 +17,7 @@ from rote import Example, Run
 from rote.report.keys import MARKS
 from tests.cli.command import rote_here
 from tests.corpus.corpora import write_jsonl
+from tests.fakes import OnlyScores
 from tests.report.page.browser import browser, opened
 from tests.report.page.displayed import agrees, decimal
 from tests.report.page.pagetruth import ComparisonTruth
@@ -55,7 +56,8 @@ PROSE = (
     r"code points from 0\.",
     r"SHA-256",
     r"stands for U\+[0-9A-F]{4}\b",
-    r"logits turned to float32, sums in float64",
+    r"(logits turned to float32,|;) sums in float64",
+    r"^The server’s list of \d+ log-probs leaves some tokens open",
 )
 
 COLLECT = """(scope) => {
@@ -96,6 +98,7 @@ def folders(bundled: Any, alice: str, gatsby: str, tmp_path_factory: pytest.Temp
         _rated(bundled, alice, gatsby, root),
         staged(bundled, alice, gatsby, root / "staged"),
         staged(bundled, alice, gatsby, root / "begun", stop=True),
+        _served(bundled, alice, gatsby, root / "served"),
     ]
     return {run.folder.name: run.folder for run in made}
 
@@ -136,7 +139,14 @@ def _rated(model: Any, alice: str, gatsby: str, root: Path) -> Run:
     )
 
 
-KINDS = ("scan", "bounded", "near", "nothing", "within", "forms", "score", "rate", "staged", "begun")
+def _served(model: Any, alice: str, gatsby: str, out: Path) -> Run:
+    """A list of few log-probs leaves some windows open."""
+    cut, schemes = rote.Windows(prefix=8, suffix=10, stride=30), [rote.Scheme(top_k=None, top_p=0.9), rote.Scheme()]
+    text = alice[3000:3600] + gatsby[5000:5400]
+    return rote.scan(OnlyScores(model, 3), text, out=out, windows=cut, schemes=schemes)
+
+
+KINDS = ("scan", "bounded", "near", "nothing", "within", "forms", "score", "rate", "staged", "begun", "served")
 
 
 def problems(page: Any, truth: Known, scope: str = "body") -> list[str]:
@@ -188,8 +198,8 @@ def _mistake(one: dict[str, Any], truth: Known) -> str:
         return "" if _same_text(text, str(number)) else f"it is {number!r}"
     if how == "colour":
         right = _coloured(text, truth, key, number)
-    elif key.endswith(("/lower", "/upper")) and how == "number":
-        right = _bound(text, truth, key)
+    elif how == "number" and (ends := _ends(truth, key)):
+        right = _bound(text, *ends, is_lower=key.endswith(("/lower", "/mean_p_z")))
     else:
         right = agrees(text, how, number, digits=6 if "/table/" in key or key.startswith("manifest/") else 3)
     if not right:
@@ -212,17 +222,26 @@ def _coloured(text: str, truth: Known, key: str, share: float) -> bool:
     return agrees(text, "count" if axis.format == "count" else "number", low ** (1 - share) * high**share)
 
 
-def _bound(text: str, truth: Known, key: str) -> bool:
-    """Bounds are rounded away from each other, except that tiny ones have two digits, and equal ones are one number."""
+def _ends(truth: Known, key: str) -> tuple[float, float] | None:
+    """Both ends of what is printed as an interval, or as one number where they are one."""
     base, end = key.rsplit("/", 1)
-    lower, upper = truth.number(f"{base}/lower"), truth.number(f"{base}/upper")
-    number = lower if end == "lower" else upper
+    if end in ("lower", "upper"):
+        return truth.number(f"{base}/lower"), truth.number(f"{base}/upper")
+    if "/fixed_sets/" not in key:
+        return None
+    means = truth.number(f"{base}/mean_p_z"), truth.number(f"{base}/mean_p_z_upper")
+    return means if means[1] - means[0] >= 1e-12 else None
+
+
+def _bound(text: str, lower: float, upper: float, *, is_lower: bool) -> bool:
+    """Bounds are rounded away from each other, except that tiny ones have two digits, and equal ones are one number."""
+    number = lower if is_lower else upper
     value, _ = decimal(text)
     if 0 < number < 0.001:
         return agrees(text, "number", number, digits=2)
     if upper - lower <= 1e-9 and 0 < lower < 0.9995:
         return agrees(text, "number", number)
-    if end == "lower":
+    if is_lower:
         return value <= number < value + 0.001 if number < 1 else text == "1"
     return value - 0.001 < number <= value if number < 0.999 else text == "1"
 
@@ -267,6 +286,22 @@ def test_so_has_every_number_of_a_comparison_of_scans_in_stages(
     path = rote.compare([folders["begun"], folders["staged"]], out=tmp_path).write(tmp_path)
     truth = ComparisonTruth(path.parent)
     with page_of(browser, path) as page:
+        assert problems(page, truth) == []
+        assert problems_of_plots(page, truth) == set()
+        assert problems_of_strips(page, truth) == set()
+
+
+def test_so_has_every_number_of_a_comparison_with_rows_left_open(
+    browser: Any, folders: dict[str, Path], bundled: Any, tmp_path: Path
+) -> None:
+    run = Run(folders["served"])
+    (scheme, *_), cut = run.manifest.schemes, rote.Windows(prefix=8, suffix=10, stride=30)
+    here = rote.scan(bundled, run.text or "", out=tmp_path / "here", windows=cut, schemes=[scheme])
+    served = rote.scan(OnlyScores(bundled, 3), run.text or "", out=tmp_path / "served", windows=cut, schemes=[scheme])
+    path = rote.compare([here, served]).write(tmp_path / "compared")
+    truth = ComparisonTruth(path.parent)
+    with page_of(browser, path) as page:
+        assert "left open by a server’s list and not counted here" in page.inner_text("main")
         assert problems(page, truth) == []
         assert problems_of_plots(page, truth) == set()
         assert problems_of_strips(page, truth) == set()

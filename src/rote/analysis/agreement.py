@@ -72,12 +72,14 @@ def row_agreement(
 ) -> RowAgreement:
     """Token log-probs as a run has them against the same computed again, `now` at least as many.
 
-    A token may be impossible in one of the two alone only where its margin is below `border`. `sharpness`: by how much
-    the scheme multiplies differences of logits (1 / temperature, where that is below 1).
+    A token may be impossible in one of the two alone only where its margin is below `border`; one that a list left open
+    (null) in one of them is not compared. `sharpness`: by how much the scheme multiplies differences of logits
+    (1 / temperature, where that is below 1).
     """
     was = np.asarray(stored, np.float64)
     own, margin = np.asarray(now, np.float64)[: was.size], np.asarray(margins, np.float64)[: was.size]
-    crossed = np.isfinite(was) != np.isfinite(own)
+    told = ~np.isnan(was) & ~np.isnan(own)  # what a served model's list leaves open is no finding
+    crossed = told & (np.isfinite(was) != np.isfinite(own))
     if (far := crossed & (np.abs(margin) >= border)).any():
         place = int(np.flatnonzero(far)[0])
         return RowAgreement(math.inf, int(was.size), f"token {place + 1} is possible in one of the two alone")

@@ -95,7 +95,7 @@ def paired(
     """What the second run gains and loses against the first. The tables must be aligned, as `common` makes them.
 
     Rows that a served model's list leaves open at tau in either run are left out, and counted as `undecided`: nothing
-    is known of whether they were gained or lost.
+    is known of whether they were gained or lost. How far they may change the difference is `possible_difference`.
 
     `document` says of each example which document (0, 1, ...) it was drawn from; None: each stands for itself.
     """
@@ -106,9 +106,9 @@ def paired(
             f"whether they reach {tau:g} is open for all rows, as the server's list leaves it: there is nothing to "
             f"compare. Ask the server for more log-probs with {argument('listed')}."
         )
-    moves = _moved(first, second)
+    moves, possible = _moved(first, second), _possible(first, second, tau) if doubtful.any() else None
     first, second = first.filter(~doubtful), second.filter(~doubtful)
-    document = None if document is None else document[~doubtful]
+    document = None if document is None else np.unique(document[~doubtful], return_inverse=True)[1]
     one, two = extractable(first, tau), extractable(second, tau)
     both, gained, lost = count_true(one & two), count_true(~one & two), count_true(one & ~two)
     neither = one.size - both - gained - lost
@@ -128,7 +128,17 @@ def paired(
         effective=effective,
         log_prob=moves,
         undecided=count_true(doubtful),
+        possible_difference=possible,
     )
+
+
+def _possible(first: pl.DataFrame, second: pl.DataFrame, tau: float) -> list[float]:
+    """The least and the largest that the difference of the rates may be, with the rows that are left open."""
+    (least, most), (low, high) = (
+        (count_true(sure), count_true(sure | undecided(table, tau)))
+        for table, sure in ((table, extractable(table, tau)) for table in (first, second))
+    )
+    return [(low - most) / first.height, (high - least) / first.height]
 
 
 def whole_difference(first: Rates, second: Rates) -> Whole:

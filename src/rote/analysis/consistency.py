@@ -79,11 +79,11 @@ def _open_problems(manifest: Manifest, scores: pl.DataFrame) -> Iterator[str]:
         "bounded",
         "greedy",
         left_open=tokens.list.eval(pl.element().is_null()).list.any(),
-        impossible=tokens.list.min() == float("-inf"),
+        impossible=(tokens.list.min() == float("-inf")).fill_null(False),  # null where all tokens are open
     )
     if manifest.model.served is None:
         off = few.filter(pl.col("left_open") | pl.col("greedy").is_null())
-        said = "has a token that was left open, and only a served model leaves any"
+        said = "has a token, or a greedy, that is not told, and only a served model's list leaves any open"
     else:
         off = few.filter(pl.col("bounded") != (pl.col("left_open") & ~pl.col("impossible")))
         said = "is called bounded or exact, and its tokens say otherwise"

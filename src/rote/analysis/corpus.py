@@ -13,7 +13,7 @@ LISTED = 10
 def in_corpus(rows: pl.DataFrame, outputs: Outputs | None) -> InCorpus:
     """`rows`: of one scheme, with the counts in their metadata."""
     suffixes = rows["metadata"].str.json_path_match("$.suffix_repetitions").cast(pl.Int64).drop_nulls()
-    whole = rows["repetitions"].drop_nulls()
+    whole = rows["repetitions"].drop_nulls().cast(pl.Int64)  # a column of nulls alone has no type
     every: list[LookedUp] = [] if outputs is None else outputs.outputs
     return InCorpus(
         counted=len(whole),

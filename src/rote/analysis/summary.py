@@ -14,6 +14,7 @@ from rote.analysis.groups import differences, sampled_rates, with_origin
 from rote.analysis.narrow import Narrowed
 from rote.analysis.near.rates import near_summary
 from rote.analysis.rates import LeftOut, audit, rates_by, staged_rates
+from rote.errors import InputError
 from rote.scheme import Scheme
 from rote.store.files import FORMAT
 from rote.store.manifest import Manifest
@@ -64,6 +65,7 @@ def summarise(
             numbers = replace(numbers, coverage=covered, longest=_longest(narrowed.longest[scheme], left_out))
         schemes[scheme] = numbers
     first = rows_of(scores, manifest.schemes[0], manifest)
+    _refuse_untold(first, served)
     return Summary(
         format=FORMAT,
         kind=manifest.kind,
@@ -84,6 +86,15 @@ def summarise(
         corpus=None if manifest.index is None else in_corpus(first, outputs),
         schemes=schemes,
     )
+
+
+def _refuse_untold(rows: pl.DataFrame, served: bool) -> None:
+    """Raise an InputError for a row whose `greedy` is not told: logits always tell it, a server's list may not."""
+    if not served and rows["greedy"].null_count():
+        example = rows["example_id"][int(rows["greedy"].is_null().arg_max() or 0)]
+        raise InputError(
+            f"example {example!r} has no greedy, and only a served model's list leaves that open; score it again."
+        )
 
 
 def _numbers(

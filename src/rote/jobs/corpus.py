@@ -143,8 +143,11 @@ def _near(parts: Iterable[pl.DataFrame]) -> Iterator[tuple[dict[str, Any], list[
 
 def _greedy(run: Run, model: ScoringModel, tell: Progress) -> Iterator[tuple[dict[str, Any], list[int]]]:
     """What the model writes after some prefixes whose suffix it does not write, by its own library."""
-    rows = run.rows(run.manifest.schemes[0]).filter(~pl.col("greedy"))
-    if not isinstance(model, GeneratingModel) or not rows.height:
+    if not isinstance(model, GeneratingModel):
+        return
+    missed = (pl.col("scheme") == run.manifest.schemes[0]) & ~pl.col("greedy")
+    rows = pl.concat([part.filter(missed).select("example_id", "start") for part in run.parts()])
+    if not rows.height:
         return
     chosen = rows[[i * rows.height // GENERATED for i in range(GENERATED)]].unique("example_id", maintain_order=True)
     examples = run.cut(chosen, model.tokenizer)

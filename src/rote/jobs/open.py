@@ -168,8 +168,10 @@ class Run(_Handle, StoredRun):
 
     def left_out(self, example: str) -> str | None:
         """Of a window that a scan in stages left out, a sentence that says so; None of any other."""
-        places, starts = self.places, self.rows(self.manifest.schemes[0])["start"]
-        asked = None if places is None else next((start for start in places["start"] if f"w{start}" == example), None)
+        if self.places is None:
+            return None
+        starts = self.rows(self.manifest.schemes[0])["start"]
+        asked = next((start for start in self.places["start"] if f"w{start}" == example), None)
         if asked is None or asked in starts:
             return None
         nearest = starts[int((starts - asked).abs().arg_min() or 0)]

@@ -103,7 +103,7 @@ class Paired:
     `interval` is Newcombe's 95% interval for it, taking the examples as a random sample of a larger set: windows that
     overlap are no such sample, and over them it is too narrow. `effective` is the number of independent examples that
     it rests on: fewer than `examples` where documents were drawn that gave several each. `undecided` more are left out,
-    as a served model's list leaves open whether they reach tau.
+    as a served model's list leaves open whether they reach tau; with them the difference lies in `possible_difference`.
     """
 
     examples: int
@@ -116,6 +116,7 @@ class Paired:
     effective: float
     log_prob: Moved
     undecided: int = 0
+    possible_difference: list[float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """Windows that `steps` change: how many a scan has, how many were tried, and how many of these reach tau.
+    """Windows that `steps` change: how many a scan has, how many were tried, and how many of these surely reach tau.
 
     `before` as they were scored, `after` as they are after the steps, which include those of the scan itself.
     """

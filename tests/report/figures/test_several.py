@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rote.analysis.coverage import coverage
 from rote.analysis.near.rates import near_rates
 from rote.analysis.rates import rates
+from rote.models.base import ServedModel
 from rote.report.figures.comparison import COMPARISON_FIGURES, PAIRS, comparison_figures
 from rote.report.figures.figure import Figure
 from rote.report.figures.reconstruction import RECONSTRUCTION_FIGURES, reconstruction_figures
@@ -98,6 +99,42 @@ def figures(tables: dict[str, pl.DataFrame], **options: Any) -> dict[str, Figure
         COMPARISON_FIGURES
     )
     return {figure.name: figure for figure in made}
+
+
+def test_coverage_has_whiskers_where_a_list_leaves_windows_open() -> None:
+    rows_here = rows(30, 3)
+    may = (pl.int_range(pl.len()) % 3 == 0) & (pl.col("log_prob") > -1.5)
+    open_rows = rows_here.with_columns(bounded=may)
+    assert open_rows["bounded"].any()
+    found = compared({"A": rows_here, "B": rows_here})
+    plain = {figure.name: figure for figure in comparison_figures(found, {"A": rows_here, "B": rows_here})}
+    assert not [layer for layer in plain["coverage"].layers if layer.kind == "interval"]
+    assert "share_of_looked_at_upper" not in plain["coverage"].table.columns
+    assert "left open" not in plain["coverage"].caption + plain["strips"].caption
+
+    served = ServedModel(url="http://localhost/v1", protocol="test", listed=3)
+    second = replace(
+        found.runs[1],
+        model=replace(found.runs[1].model, served=served),
+        rates=rates(open_rows),
+        coverage=coverage(open_rows, LENGTH, served=True),
+    )
+    some = replace(found, runs=[found.runs[0], second])
+    made = {figure.name: figure for figure in comparison_figures(some, {"A": rows_here, "B": open_rows})}
+    sound(made)
+    figure = made["coverage"]
+    assert "Whiskers take in windows that a server’s list leaves open." in figure.caption
+    assert f"white is below τ = {TAU:g} or left open by the server’s list, grey" in made["strips"].caption
+    whiskers = [layer.data for layer in figure.layers if layer.kind == "interval"]
+    assert len(whiskers) == len(second.coverage or {}) > 0
+    for data, (threshold, covered) in zip(whiskers, (second.coverage or {}).items(), strict=True):
+        (first, low), (_, high) = (data[name].to_list() for name in ("low", "high"))
+        assert (first, data["high"][0]) == (data["y"][0], data["y"][0])  # all of it is known
+        upper = covered.share_of_looked_at_upper
+        assert (low, high) == (covered.share_of_looked_at, upper if covered.undecided else low)
+        own = figure.table.filter(pl.col("p_z_at_least") == float(threshold))
+        assert own["share_of_looked_at_upper"].to_list() == [None, upper]
+    assert any(data["high"][1] > data["low"][1] for data in whiskers)
 
 
 @given(st.integers(1, 40), SEEDS, st.booleans())

@@ -23,7 +23,7 @@ def agrees(shown: str, how: str, number: Any, *, digits: int = 3) -> bool:
     if how == "text":
         return shown == str(number) or (len(str(number)) > 16 and shown == f"{str(number)[:16]}…")
     if number is None:
-        return shown == MISSING
+        return shown == MISSING or (how == "probability" and shown == "not known")  # of a token that a list leaves open
     if how.startswith("prompts for "):
         return _is_prompts(shown, *_needed(number, float(how.removeprefix("prompts for "))))
     found: bool = _READ[how](shown, number, digits) if how == "number" else _READ[how](shown, number)
@@ -75,6 +75,8 @@ def _points(shown: str, difference: float) -> bool:
 
 
 def _count(shown: str, number: float) -> bool:
+    if shown.startswith("> "):  # a rank beyond a served model's list
+        return number == decimal(shown.removeprefix("> "))[0] + 1
     value, unit = decimal(shown)
     return unit == 1 and abs(value - number) <= 0.5
 

@@ -97,7 +97,7 @@ class ComparisonTruth(PageTruth):
         if rest.endswith(("/examples/first", "/examples/second")):
             pair = content["pairs"][int(rest.split("/")[1])]
             return (pair["both"] + pair["lost" if rest.endswith("first") else "gained"]) / pair["examples"]
-        if rest.endswith("/listed"):
+        if rest.startswith("pairs/") and rest.endswith("/listed"):
             _, pair, which, _ = rest.split("/")
             moved = "largest_gains" if which == "gained" else "largest_losses"
             return sum(passage["crossed"] for passage in content["pairs"][int(pair)][moved])

@@ -25,7 +25,7 @@ from rote.analysis.coverage import along_text, coverage
 from rote.analysis.near.rates import near_summary
 from rote.analysis.rates import rates, rates_by
 from rote.analysis.strongest import strongest_rows
-from rote.models.base import title_of
+from rote.models.base import ServedModel, title_of
 from rote.report import keys
 from rote.report.page.run import render_run
 from rote.report.text import numbers
@@ -107,6 +107,7 @@ def run(
     dropped: int = 3,
     model: str = "tiny",
     near: NearSearch | None = None,
+    served: ServedModel | None = None,
 ) -> RunView:
     """A run that came to these rows. `example`: prefix and suffix of all examples, or of each by its id."""
     found: dict[str, SchemeNumbers] = {}
@@ -114,7 +115,7 @@ def run(
         own = scores.filter(pl.col("scheme") == scheme)
         found[scheme] = SchemeNumbers(
             rates=rates(own, tau=tau),
-            coverage=coverage(own, len(text)) if kind == "scan" else None,
+            coverage=coverage(own, len(text), served=served is not None) if kind == "scan" else None,
             by_repetitions=rates_by(own, "repetitions", tau=tau) or None,
             by_split=rates_by(own, "split", tau=tau) or None,
             near=None if near is None else near_summary(own, tau=tau),
@@ -125,7 +126,7 @@ def run(
         characters=len(text),
         schemes=schemes,
         tau=tau,
-        model=replace(MODEL, name=model),
+        model=replace(MODEL, name=model, served=served),
         near=near,
         name=name,
         dropped=dropped,

@@ -263,9 +263,13 @@ def _intervals(samples: Samples, summary: Summary) -> dict[str, list[float]]:
         return {}
     intervals = {}
     for name in ("exact_match", "extractable"):
-        hits = values[name].to_numpy()
-        ends = wilson(hits.sum(), hits.size) if document is None else document_interval(hits, document)[:2]
-        intervals[name] = [float(end) for end in ends]
+        # From the lower end of what is certain to the upper end of what may be, where a server's list leaves that open.
+        ends = []
+        for end, column in enumerate((name, f"{name}_upper" if f"{name}_upper" in values.columns else name)):
+            hits = values[column].to_numpy()
+            both = wilson(hits.sum(), hits.size) if document is None else document_interval(hits, document)[:2]
+            ends.append(float(both[end]))
+        intervals[name] = ends
     return intervals
 
 

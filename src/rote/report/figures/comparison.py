@@ -32,6 +32,7 @@ from rote.report.figures.layers import (
 from rote.report.figures.run import QUERIES
 from rote.report.keys import plain
 from rote.report.text import numbers
+from rote.report.text.bounds import or_open
 from rote.report.text.conclusion import run_label
 from rote.report.text.strip import IN_PART, UNLOOKED
 from rote.store.comparison import ComparedRun, ComparisonResult
@@ -89,7 +90,8 @@ def _strips(result: ComparisonResult, tables: Mapping[str, pl.DataFrame]) -> Fig
         title="Where the text comes out of each",
         caption=sentences(
             "The text from its first to its last character. Each part shows the highest p_z of any window whose suffix "
-            f"covers one of its characters; white is below τ = {tau:g}, grey was {grey}.",
+            f"covers one of its characters; white is below τ = {tau:g}{or_open(*runs)}, "
+            f"grey was {grey}.",
             "Only windows that every run has scored are drawn: what others cover is grey unless one of these reaches τ "
             "there."
             if some
@@ -206,16 +208,22 @@ def _coverage(result: ComparisonResult) -> Figure | None:
     if not covered:
         return None
     layers, listed = [], []
+    whiskers = any(own.undecided for _, each in covered for own in each.values())
     for colour, threshold in enumerate(covered[0][1]):
         shares = [own[threshold].share_of_looked_at for _, own in covered]
         data = pl.DataFrame({"x": [float(i) for i in range(len(covered))], "y": shares})
         layers += [Layer("line", data, "", colour), Layer("points", data, f"p_z ≥ {float(threshold):g}", colour)]
+        if whiskers:
+            most = [own[threshold].share_of_looked_at_upper for _, own in covered]
+            ends = data.with_columns(low="y", high=pl.Series(most, dtype=pl.Float64).fill_null(data["y"]))
+            layers.append(Layer("interval", ends, "", colour))
         listed += [
             {
                 **_row(run, p_z_at_least=float(threshold)),
                 "characters": own[threshold].characters,
                 "share_of_looked_at": own[threshold].share_of_looked_at,
                 "share_of_text": own[threshold].share,
+                **({"share_of_looked_at_upper": own[threshold].share_of_looked_at_upper} if whiskers else {}),
             }
             for run, own in covered
         ]
@@ -226,6 +234,7 @@ def _coverage(result: ComparisonResult) -> Figure | None:
             "Of the characters that lie in any suffix, the share in the suffix of a window with at least this p_z. The "
             "lines only guide the eye.",
             _staged(result.runs, "this is the least that is covered"),
+            "Whiskers take in windows that a server’s list leaves open." if whiskers else "",
             _which(result.runs),
         ),
         x=_run_axis(result.runs),

@@ -35,6 +35,7 @@ from rote.report.figures.layers import (
 )
 from rote.report.figures.near import NEAR_FIGURES, near_figures
 from rote.report.text import numbers
+from rote.report.text.bounds import or_open
 from rote.report.text.stages import left_out
 from rote.report.text.strip import IN_PART, UNLOOKED
 from rote.store.run import Finished
@@ -110,7 +111,8 @@ def heatmap(run: Finished, rows: pl.DataFrame, unscored: pl.DataFrame | None = N
         title="Where the text comes out",
         caption=sentences(
             "The text from its first to its last character. Each part shows the highest probability of any window "
-            f"whose suffix covers one of its characters; white is below τ = {tau:g}, grey was {grey}.",
+            f"whose suffix covers one of its characters; white is below τ = {tau:g}{or_open(run)}, "
+            f"grey was {grey}.",
             why,
             f"{bound}{within}",
             setting(run, rows["scheme"][0]),

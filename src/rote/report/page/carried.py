@@ -9,6 +9,7 @@ import polars as pl
 from rote.report.keys import derived
 from rote.report.page.blocks import EXAMPLES
 from rote.report.text import numbers
+from rote.report.text.bounds import or_open
 from rote.report.text.stages import left_out
 from rote.store.run import Finished, Passages, RunView
 from rote.store.table import Row
@@ -51,15 +52,15 @@ def reader_caption(run: Finished, blocks: int, part: bool) -> str:
             )
         return (
             "Each character is shaded by the highest probability of any window whose suffix covers it, in softer "
-            f"tones of the strip’s colours; blank is below τ, and {grey}"
+            f"tones of the strip’s colours; blank is below τ{or_open(run)}, and {grey}"
         )
     rows = run.summary.examples
     left = derived(rows - blocks, "reader/left_out", rows)
-    return "The prefix is grey, the suffix shaded by its probability; the likeliest come first." + (
-        f" {numbers.counted(left, 'example')} of {numbers.count(rows)} left out here; the table for download has all."
-        if left
-        else ""
-    )
+    told = "The prefix is grey, the suffix shaded by its probability; the likeliest come first."
+    if not left:
+        return told
+    where = "" if part else "; the table for download has all"
+    return f"{told} {numbers.counted(left, run.unit)} of {numbers.count(rows)} left out here{where}."
 
 
 def marks(run: RunView, rows: pl.DataFrame, order: Sequence[int]) -> str:

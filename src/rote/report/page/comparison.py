@@ -17,6 +17,7 @@ from rote.report.page.blocks import EXAMPLES, example_blocks, taken, text_blocks
 from rote.report.page.layout import render_page
 from rote.report.page.pack import PackedRun, pack
 from rote.report.text import numbers
+from rote.report.text.bounds import or_open
 from rote.report.text.comparison import (
     differing_table,
     fixed_table,
@@ -124,10 +125,11 @@ def _strips(result: ComparisonResult, sides: Sequence[PackedRun]) -> list[Strip]
 def _strip(result: ComparisonResult, side: PackedRun, length: int) -> Strip:
     values, key = log_prob_bounds(side.rows)[0], f"runs/{side.key}/"
     best = along_text(side.rows, values, length)
+    more = or_open(*result.runs)  # the words of one strip are those of all
     if side.unscored is None:
-        return strip(best, tau=result.tau, key=key)
+        return strip(best, tau=result.tau, key=key, more=more)
     shown = along_text(side.rows, values, length, left_out=side.unscored, tau=result.tau)
-    return strip(shown, tau=result.tau, key=key, scored=best)
+    return strip(shown, tau=result.tau, key=key, scored=best, more=more)
 
 
 def _lanes(result: ComparisonResult, sides: Sequence[PackedRun]) -> list[dict[str, Any]]:
@@ -171,7 +173,7 @@ def _reader_caption(result: ComparisonResult, blocks: int, some: bool) -> str:
             )
         return (
             "Each character is shaded by the highest probability, in the chosen run, of any window whose suffix covers "
-            f"it; blank is below τ, and grey is {grey}"
+            f"it; blank is below τ{or_open(*result.runs)}, and grey is {grey}"
         )
     first = result.runs[0].key
     cut = f" Texts are cut as in run {first}; tokens of another tokenizer have no text here."

@@ -28,6 +28,7 @@ from rote.report.page.blocks import exact, example_blocks, taken, text_blocks
 from rote.report.page.layout import render_page
 from rote.report.page.pack import PackedRun, pack
 from rote.report.text import numbers
+from rote.report.text.bounds import is_open, or_open, why_open
 from rote.report.text.corpus import corpus_section
 from rote.report.text.method import APART, meaning, method
 from rote.report.text.near import LISTED, SET, SET_NOTE, SETS, likeliest, near_facts, near_section, variants
@@ -38,6 +39,7 @@ from rote.report.text.strip import Strip, strip
 from rote.report.text.tables import (
     coverage_note,
     coverage_table,
+    covered_characters,
     examples_table,
     groups,
     keyed_row,
@@ -180,10 +182,11 @@ def _scored(run: Finished) -> str:
 
 def _strip(run: RunView, best: NDArray[np.float64], tau: float) -> Strip:
     """What is said of the strip; `best` is of the windows that were scored."""
+    more = or_open(run)
     if run.left_out is None:
-        return strip(best, tau=tau)
+        return strip(best, tau=tau, more=more)
     shown = along_text(run.rows, log_prob_bounds(run.rows)[0], run.length, left_out=run.left_out, tau=run.summary.tau)
-    return strip(shown, tau=tau, scored=best)
+    return strip(shown, tau=tau, scored=best, more=more)
 
 
 def _best_by_character(run: RunView) -> NDArray[np.float64] | None:
@@ -218,9 +221,8 @@ def _cards(run: Finished) -> list[list[dict[str, str]]]:
             [
                 _card(
                     f"Coverage at {numbers.threshold(number_in(p))}",
-                    ("" if unscored is None or c.share_of_looked_at == 1 else "≥ ")
-                    + numbers.percent(c.share_of_looked_at),
-                    f"{numbers.count(c.characters)} of {numbers.counted(run.looked_at.characters, 'character')}",
+                    ("" if unscored is None or c.share_of_looked_at == 1 else "≥ ") + numbers.covered(c),
+                    f"{covered_characters(c)} of {numbers.counted(run.looked_at.characters, 'character')}",
                 )
                 for p, c in covered.items()
             ]
@@ -252,9 +254,7 @@ def _rate_card(name: str, rate: Rate, of: Rates, run: Finished) -> dict[str, str
         upper = numbers.percent(rate.rate_upper)
         both = left_out(run)
         why = (
-            f"{numbers.count(of.bounded)} {numbers.bounded(run.manifest.model)}"
-            if both is None
-            else f"windows left out{', by the audit' if both[1].drawn else ''}"
+            why_open(run, rate, of) if both is None else f"windows left out{', by the audit' if both[1].drawn else ''}"
         )
         return _card(name, f"≥ {numbers.percent(rate.rate)}", f"at most {upper}: {why}")
     low, high = rate.interval
@@ -281,13 +281,14 @@ def _passages_caption(run: RunView, shown: int) -> str:
             f"{listed}{overlap}. The prefix, in grey, is the prompt; the suffix, marked, is what the model gives back."
             + (f" Below it, the heaviest outputs near it, with their differences. {SETS}" if run.manifest.near else "")
         )
+    reaches = "is certain to reach" if is_open(run, run.numbers.rates.rate_at_tau) else "reaches"
     lower = log_prob_bounds(run.rows)[0]
     best = derived(float(lower.max()), "passages/highest", run.summary.tau)
     if best == -math.inf:
         rest = f"every one has probability 0 under this scheme or is {numbers.bounded(run.manifest.model)}"
     else:
         rest = f"the highest p_z among those scored in full is {numbers.probability(best)}"
-    return f"No {unit}{_scored(run)} reaches τ = {tau}, so there is no passage to show; {rest}."
+    return f"No {unit}{_scored(run)} {reaches} τ = {tau}, so there is no passage to show; {rest}."
 
 
 def _only_near(run: RunView) -> list[Row]:

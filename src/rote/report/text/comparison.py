@@ -130,10 +130,7 @@ def numbers_table(result: ComparisonResult, *, cost: bool = True) -> list[list[s
             [run.key, _rows(run), numbers.rate(own.greedy_rate), numbers.rate(own.rate_at_tau)]
             + ([f"{numbers.percent(low)} to {numbers.percent(high)}"] if sampled else [])
             + [numbers.rate(own.rate_at_1e_4), numbers.rate(own.maximum_rate)]
-            + [
-                f"{'≥ ' if run.left_out else ''}{numbers.percent(covered.share_of_looked_at)}"
-                for covered in (run.coverage or {}).values()
-            ]
+            + [f"{'≥ ' if run.left_out else ''}{numbers.covered(covered)}" for covered in (run.coverage or {}).values()]
             + [_within(run, tolerance) for tolerance in edits]
             + ([numbers.duration(run.seconds), numbers.count(run.token_evals)] if cost else [])
         )
@@ -393,7 +390,8 @@ def _median(moved: Moved) -> str:
 
 
 def _fixed_cell(own: RunOfSet, means: bool) -> str:
-    share, low, high = numbers.percent(own.extractable.rate), own.mean_p_z, own.mean_p_z_upper
+    reach, low, high = own.extractable, own.mean_p_z, own.mean_p_z_upper
+    share = numbers.percents(reach.rate, reach.rate_upper)
     if not means or low is None or high is None:
         return share
     return f"{share}, {numbers.chance(low) if high - low < 1e-12 else numbers.interval(low, high)}"

@@ -22,7 +22,19 @@ def conclusion(result: ComparisonResult) -> list[str]:
     names = {
         run.key: numbers.name(derived(run_label(run), f"{key_of(run.name)}/label", run.name)) for run in result.runs
     }
-    return [_outcome(pair, names, result) for pair in result.pairs]
+    return [_outcome(pair, names, result) + _undecided(pair, result) for pair in result.pairs]
+
+
+def _undecided(pair: Pair, result: ComparisonResult) -> str:
+    """That rows are in no number of this pair, and what they would do to its difference."""
+    if not pair.undecided or pair.possible_difference is None or pair.whole is not None:  # whole takes them in
+        return ""
+    low, high = map(numbers.points, pair.possible_difference)
+    which = f"{numbers.counted(pair.undecided, result.unit)} more {'is' if pair.undecided == 1 else 'are'}"
+    return (
+        f" {which} left open by a server’s list and not counted here: with them the difference may be anything from "
+        f"{low} to {high} percentage points."
+    )
 
 
 def _outcome(pair: Pair, names: Mapping[str, str], result: ComparisonResult) -> str:

@@ -151,7 +151,7 @@ def percent(share: float | None) -> str:
 
 def percents(least: float | None, most: float | None) -> str:
     """A share; a range where it is at the most more than at the least."""
-    return percent(least) if most is None else f"{percent(least)} to {percent(most)}"
+    return percent(least) if most in (None, least) else f"{percent(least)} to {percent(most)}"
 
 
 def covered(at: Coverage) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rote.report.keys import derived
 from rote.report.text import numbers
+from rote.report.text.bounds import is_open
 from rote.store.manifest import Sampling
 from rote.store.run import Finished
 from rote.store.summary import RATES, Difference, Rate, RateName, Rates, SplitDifference
@@ -21,7 +22,8 @@ def sampled_headline(run: Finished) -> str:
     rate, tau = run.numbers.rates.rate_at_tau, numbers.setting(run.summary.tau)
     if not rate.count:
         total = numbers.counted(run.numbers.rates.examples, "example")
-        return f"None of {total} from this corpus can be extracted at τ = {tau}."
+        can = "is certain to be extractable" if is_open(run, rate) else "can be extracted"
+        return f"None of {total} from this corpus {can} at τ = {tau}."
     sure = f"95% interval {_interval(rate)}"
     return f"{numbers.rate(rate)} of examples from this corpus can be extracted at τ = {tau} ({sure})."
 
@@ -35,8 +37,9 @@ def sampled_lede(run: Finished) -> str:
     together = "with the examples of a document taken together"
     if rate.count in (0, rates.examples):
         together = "with each document counted as one example, because a rate of 0% or 100% hides how alike they are"
+    least = "at least " if is_open(run, rate) else ""
     return (
-        f"That is {numbers.count(rate.count)} of {numbers.counted(rates.examples, 'example')} from "
+        f"That is {least}{numbers.count(rate.count)} of {numbers.counted(rates.examples, 'example')} from "
         f"{numbers.counted(rates.documents or 0, 'document')}{over}; 95% interval {_interval(rate)}, "
         f"{together}. An example counts when one generation from its prefix is exactly its "
         f"suffix with probability {tau} or more. Greedy decoding gives back {numbers.rate(rates.greedy_rate)}."

@@ -13,6 +13,7 @@ from rote.analysis.rates import log_prob_bounds
 from rote.frames import FrameKind, frame_of
 from rote.report.keys import derived, keyed, number_in
 from rote.report.text import numbers
+from rote.report.text.bounds import left_open
 from rote.report.text.stages import left_out, stages_sentence
 from rote.store.run import Finished, RunView
 from rote.store.summary import Longest
@@ -111,7 +112,9 @@ def highest_in_words(scan: RunView) -> str:
         stopped = int(scan.rows["bounded"].sum())
         rest = f", but for {numbers.count(stopped)} {numbers.bounded(scan.manifest.model)}" if stopped else ""
         return f"every window has probability 0 under this scheme{rest}{_but(scan)}"
-    return f"the most likely window has {numbers.probability(best)}; try a smaller --at{_but(scan)}"
+    opened = left_open(scan)
+    of = " of those that are not left open" if opened else ""
+    return f"the most likely window{of} has {numbers.probability(best)}; try a smaller --at{_but(scan)}"
 
 
 def _but(scan: RunView) -> str:
@@ -169,7 +172,7 @@ def longest_sentence(run: Finished) -> str:
 
 
 def _none(run: Finished) -> str:
-    return "none" if left_out(run) is None else "none found"
+    return "none found" if left_out(run) is not None or left_open(run) else "none"
 
 
 def _tokens(entry: Longest) -> str:

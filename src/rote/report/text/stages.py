@@ -54,6 +54,8 @@ def stages_sentence(run: Finished) -> str:
         ).rstrip()
     reach = "reach" if audit.hits > 1 else "reaches"
     hits = numbers.count(audit.hits) if audit.hits else "none"
+    if run.numbers.rates.bounded and run.manifest.model.served is not None:
+        reach = "are certain to reach" if audit.hits > 1 else "is certain to reach"
     return (
         f" Of {windows}, {scored} were chosen and scored: {why}. Of the {rest} others {numbers.count(audit.drawn)} "
         f"were drawn at random and scored as an audit; {hits} of these {reach} τ, so with 95% confidence at most "

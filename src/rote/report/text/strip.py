@@ -34,11 +34,15 @@ class Strip:
     share: str
 
 
-def strip(best: NDArray[np.float64], *, tau: float, key: str = "", scored: NDArray[np.float64] | None = None) -> Strip:
+def strip(
+    best: NDArray[np.float64], *, tau: float, key: str = "", scored: NDArray[np.float64] | None = None, more: str = ""
+) -> Strip:
     """`best`: for each character the largest log p_z over the windows whose suffix covers it; NaN: not looked at.
 
     `key` stands before the keys of its numbers, on a page that has several. `scored`: of a scan that left windows out,
     `best` without regard to these. Shares are of what the scored windows cover then, and the least that they can be.
+    `more`: what else may be where nothing is shown, than what is below tau (`rote.report.text.bounds.or_open`); shares
+    are the least that they can be then too.
     """
     length, floor = best.size, math.log(tau)
     looked = best if scored is None else scored
@@ -46,28 +50,25 @@ def strip(best: NDArray[np.float64], *, tau: float, key: str = "", scored: NDArr
     counts = {"all": length, "seen": _seen(looked), "unseen": length - _seen(best)}
     characters = derived(counts, f"{key}strip/characters", tau)
     unseen = UNLOOKED if scored is None else IN_PART
-    told = (
-        f"{numbers.percent(reached)} reach the threshold of {numbers.setting(tau)}."
-        if scored is None
-        else f"at least {numbers.percent(reached)} reach the threshold of {numbers.setting(tau)}; "
-        f"{numbers.count(characters['unseen'])} were {unseen}."
-    )
+    least = "" if scored is None and not more else "at least "
+    told = f"{least}{numbers.percent(reached)} reach the threshold of {numbers.setting(tau)}"
+    told += "." if scored is None else f"; {numbers.count(characters['unseen'])} were {unseen}."
     grey = "" if scored is None else ": some window that covers it has no number, and no scored one there reaches τ"
     return Strip(
         levels=LEVELS,
         legend=_legend(floor),
-        table=[_table_row(item, best, looked, tau, key, unseen) for item in _spread(best, min(_PARTS, length))],
+        table=[_table_row(item, best, looked, tau, key, unseen, more) for item in _spread(best, min(_PARTS, length))],
         description=(
             f"The text from its first to its last of {numbers.counted(characters['all'], 'character')}. Of the "
             f"{numbers.count(characters['seen'])} that were looked at, {told}"
         ),
         caption=(
             "The whole text from left to right. Each place shows the highest probability of any window whose suffix "
-            f"covers one of its characters; blank is below τ = {numbers.setting(tau)}, grey was {unseen}{grey}. Point "
-            "at it for the number; click to read there."
+            f"covers one of its characters; blank is below τ = {numbers.setting(tau)}{more}, "
+            f"grey was {unseen}{grey}. Point at it for the number; click to read there."
         ),
         unseen=unseen,
-        share="Of what was looked at, at or above τ" + ("" if scored is None else ", at least"),
+        share="Of what was looked at, at or above τ" + (", at least" if least else ""),
     )
 
 
@@ -114,20 +115,21 @@ def _legend(floor: float) -> list[dict[str, Any]]:
 
 
 def _table_row(
-    item: dict[str, Any], best: NDArray[np.float64], looked: NDArray[np.float64], tau: float, key: str, unseen: str
-) -> dict[str, Any]:
+    item: dict[str, Any], best: NDArray[np.float64], looked: NDArray[np.float64], tau: float, key: str, unseen: str,
+    more: str,
+) -> dict[str, Any]:  # fmt: skip
     start, end, floor = item["start"], item["end"], math.log(tau)
     where = {"from": start / best.size, "to": end / best.size, "share": _reaching(looked[start:end], floor)}
     part = derived({**item, **where}, f"{key}parts/{item['index']}", tau)
     return {
         "part": f"{numbers.place(part['from'])} to {numbers.place(part['to'])}",
         "characters": f"{numbers.count(part['start'])} to {numbers.count(part['end'])}",
-        "highest": _told(part["highest"], floor, unseen),
+        "highest": _told(part["highest"], floor, unseen, more),
         "share": numbers.percent(part["share"]),
     }
 
 
-def _told(highest: float, floor: float, unseen: str) -> str:
+def _told(highest: float, floor: float, unseen: str, more: str) -> str:
     if math.isnan(highest):
         return unseen
-    return numbers.probability(highest) if highest >= floor else "below τ"
+    return numbers.probability(highest) if highest >= floor else f"below τ{more}"

@@ -16,7 +16,7 @@ from rote.report.text import numbers
 from rote.report.text.spots import excerpt
 from rote.report.text.stages import left_out
 from rote.store.run import Finished, Passages, RunView
-from rote.store.summary import Passing, Rates, RepetitionRates
+from rote.store.summary import Coverage, Passing, Rates, RepetitionRates
 from rote.store.table import Row
 
 
@@ -29,12 +29,15 @@ def coverage_table(run: Finished) -> list[list[str]]:
             places = f"{numbers.count(stretch[0])} to {numbers.count(stretch[1])}"
             longest = [numbers.count(longest_run(p, stretch)), places]
         shares = [numbers.covered(covered), numbers.percents(covered.share, covered.share_upper)]
-        characters = numbers.count(covered.characters)
-        if covered.characters_upper is not None:
-            characters += f" to {numbers.count(covered.characters_upper)}"
-        counts = [characters, numbers.count(covered.runs)]
+        counts = [covered_characters(covered), numbers.count(covered.runs)]
         table.append([numbers.threshold(number_in(p)), *shares, *counts, *longest])
     return table
+
+
+def covered_characters(covered: Coverage) -> str:
+    """How many characters are covered; a range where a served model's list leaves windows open."""
+    least, most = covered.characters, covered.characters_upper
+    return numbers.count(least) if most in (None, least) else f"{numbers.count(least)} to {numbers.count(most)}"
 
 
 def coverage_note(run: Finished) -> str:

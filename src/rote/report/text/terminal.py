@@ -12,6 +12,7 @@ from rote.analysis.coverage import Span, along_text
 from rote.analysis.rates import log_prob_bounds
 from rote.analysis.strongest import strongest_rows, unlocked_rows
 from rote.report.text import numbers
+from rote.report.text.bounds import or_open
 from rote.report.text.near import SET, SET_NOTE, likeliest, near_facts
 from rote.report.text.spots import excerpt
 from rote.report.text.strip import IN_PART, LEVELS, UNLOOKED, strip
@@ -70,7 +71,7 @@ def legend_words(run: RunView, bars: int, unseen: str = "a dot (·)", at: float 
     length = run.length
     each = numbers.counted(-(-length // min(bars, length)), "character")
     floor = f"τ = {run.summary.tau:g}" if at is None else f"p = {numbers.threshold(at)}"
-    blank = f"blank below {floor}, {unseen} {UNLOOKED if run.left_out is None else IN_PART}"
+    blank = f"blank below {floor}{or_open(run)}, {unseen} {UNLOOKED if run.left_out is None else IN_PART}"
     shown = f"a bar shows the highest probability within {each}, log scale, {blank}"
     words = f"0 to {numbers.count(length)} characters; {shown}"
     if near := run.manifest.near:

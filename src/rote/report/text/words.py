@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rote.report.keys import derived, plain
 from rote.report.text import numbers
+from rote.report.text.bounds import is_open, left_open
 from rote.report.text.corpus import corpus_sentence
 from rote.report.text.method import cost, numeric_doubt, parts_within, prompt_facts, trusted
 from rote.report.text.rate import sample_facts, sampled_headline, sampled_lede, sampled_lines
@@ -30,15 +31,17 @@ def headline(run: Finished) -> str:
     groups, each group: a control is not to be counted with the rest.
     """
     own = sampled_headline(run) if run.drawn else _scan_headline(run) if run.scanned else _score_headline(run)
-    return own + _near_headline(run)
+    return own + left_open(run) + _near_headline(run)
 
 
 def _scan_headline(run: Finished) -> str:
     rates, tau, even = run.numbers.rates, numbers.setting(run.summary.tau), run.coverage.get(EVEN)
     extracted, total = rates.rate_at_tau.count, rates.examples
+    doubt = is_open(run, rates.rate_at_tau)
     if run.within:  # chosen windows: what they come to is not the text's
         suffix = numbers.length(run.windows.suffix, run.windows.unit)  # begins with a number, so no capital letter
-        reached = f"{numbers.count(extracted)} of {numbers.counted(total, 'window')}"
+        least = "at least " if doubt else ""
+        reached = f"{least}{numbers.count(extracted)} of {numbers.counted(total, 'window')}"
         return f"{suffix} at a time, {reached} in the chosen places can be extracted at τ = {tau}."
     some = left_out(run) is not None  # windows without a number
     unit = "window"
@@ -46,17 +49,21 @@ def _scan_headline(run: Finished) -> str:
         total, unit = run.summary.examples, "scored window"
     share = numbers.percent(run.looked_at.share)
     seen = looked_at(run) if some else f"{share} of this text’s characters were looked at."
+    even_rate = _even_rate(run)
     if even and even.characters:
-        which = _least(_all_of(_even_windows(run), total, "comes", "come", unit), some and run.complete)
-        covered = (
-            f"{'at least ' if some and even.share_of_looked_at != 1 else ''}{numbers.percent(even.share_of_looked_at)}"
-        )
+        more = (some and run.complete) or is_open(run, even_rate)
+        which = _least(_all_of(even_rate.count, total, "comes", "come", unit), more)
+        least = "at least " if (some or even.undecided) and even.share_of_looked_at != 1 else ""
+        covered = f"{least}{numbers.percent(even.share_of_looked_at)}"
         seen = seen if some else f"{share} of this text was looked at."
         return f"{which} out with even odds (p ≥ 50%): {covered} of the characters looked at; {seen}"
+    none = "No scored window" if some else "No window"
     if extracted:
-        which = _least(_all_of(extracted, total, "can", "can", unit), some and run.complete)
-        none = "No scored window" if some else "No window"
-        return f"{none} comes out with even odds, but {which[0].lower()}{which[1:]} be extracted at τ = {tau}; {seen}"
+        which = _least(_all_of(extracted, total, "can", "can", unit), (some and run.complete) or doubt)
+        comes = "is certain to come" if is_open(run, even_rate) else "comes"
+        return f"{none} {comes} out with even odds, but {which[0].lower()}{which[1:]} be extracted at τ = {tau}; {seen}"
+    if doubt:
+        return f"{none} is certain to reach τ = {tau}; {seen}"
     if some:
         scored = numbers.counted(run.summary.examples, "scored window")
         return f"Nothing was extracted: none of {scored} reaches τ = {tau}; {seen}"
@@ -78,9 +85,9 @@ def _least(which: str, some: bool) -> str:
     return f"At least {which}" if some and not which.startswith(("All", "The only")) else which
 
 
-def _even_windows(run: Finished) -> int:
-    """How many windows come out with even odds in one generation."""
-    return next(cell.count for cell in run.numbers.rates.np_table if cell.n == 1 and cell.p == float(EVEN))
+def _even_rate(run: Finished) -> Rate:
+    """Which share of the windows comes out with even odds in one generation."""
+    return next(cell for cell in run.numbers.rates.np_table if cell.n == 1 and cell.p == float(EVEN))
 
 
 def _score_headline(run: Finished) -> str:
@@ -90,11 +97,15 @@ def _score_headline(run: Finished) -> str:
         told = "; ".join(f"{name}: {_extracted(group)}" for name, group in _ends(groups))
         every = numbers.count(derived(len(groups), "groups/all", total))
         return f"Extracted at τ = {tau}{f', two of {every} groups' if len(groups) > GROUPS else ''}: {told}."
+    doubt, every = is_open(run, rates.rate_at_tau), numbers.counted(total, "example")
+    if not extracted and doubt:
+        which = f"None of {every}" if total > 1 else "The only example"
+        return f"{which} is {'' if total > 1 else 'not '}certain to be extractable at τ = {tau}."
     if total == 1:
         return f"The only example {'can' if extracted else 'cannot'} be extracted at τ = {tau}."
     if not extracted:
-        return f"None of {numbers.counted(total, 'example')} can be extracted at τ = {tau}."
-    return f"{numbers.count(extracted)} of {numbers.counted(total, 'example')} can be extracted at τ = {tau}."
+        return f"None of {every} can be extracted at τ = {tau}."
+    return f"{'At least ' if doubt else ''}{numbers.count(extracted)} of {every} can be extracted at τ = {tau}."
 
 
 def leading_groups(run: Finished) -> list[tuple[str, Rates]]:
@@ -206,21 +217,23 @@ def _scan_lede(run: Finished, tau: str) -> str:
     up_to = "up to " if windows.unit == "characters" else ""
     prefix, suffix = (up_to + numbers.length(each, windows.unit) for each in (windows.prefix, windows.suffix))
     prompt = f"Prompted with {prefix} of the text, the model goes on with exactly the next {suffix}"
-    least = "at least " if left_out(run) else ""
+    least = "at least " if left_out(run) or is_open(run, extracted) else ""
     every = numbers.counted(rates.examples, "window")
     share = f"{least}{numbers.count(extracted.count)} of {every} ({numbers.rate(extracted)})"
     if even and even.characters:
+        more = "at least " if even.undecided else ""
         return (
             f"{prompt}, with a probability of at least 50% per generation, in windows whose suffixes cover "
-            f"{numbers.count(even.characters)} of the {numbers.counted(seen.characters, 'character')} looked at; "
+            f"{more}{numbers.count(even.characters)} of the {numbers.counted(seen.characters, 'character')} looked at; "
             f"the text has {numbers.count(run.length)}. "
             f"At the threshold τ = {tau}, {share} count as extracted."
         )
     if extracted.count:
         return f"{prompt} with a probability of {tau} or more in {share}."
     window = "scored window" if left_out(run) else "window"
+    does, go = ("is it certain that", "goes") if is_open(run, extracted) else ("does", "go")
     return (
-        f"In no {window} does the model, prompted with {prefix} of the text, go on with exactly the next {suffix} "
+        f"In no {window} {does} the model, prompted with {prefix} of the text, {go} on with exactly the next {suffix} "
         f"with a probability of {tau} or more."
     )
 

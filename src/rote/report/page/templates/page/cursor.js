@@ -1,6 +1,8 @@
 // The cursor of the strips: what it says of the place it is on, and where pointer and keys move it.
 
 const LEFT_OUT = " in scored windows; some were left out";
+const NOT_CERTAIN = "not certain to reach τ";
+const CERTAIN = " for certain";
 
 /** The cell under the cursor: its characters, and the likeliest row that covers one of them, with where it does. */
 function underCursor(strips) {
@@ -29,8 +31,14 @@ function tell(strips) {
   now.replaceChildren(textOf("span", places, "place"));
   if (canvases.length > 1) now.prepend(textOf("bdi", `${canvases[strips.lane].previousElementSibling.textContent}. `));
   if (best < 0) now.append("not looked at, in no window’s suffix");
-  else if (run.stopsEarly && !reached) now.append("below τ"); // of windows given up early no more is known
-  else now.append("up to ", probabilityOf(run, best, column), isPartial ? LEFT_OUT : "");
+  else if (run.hasBounds && !reached) now.append(run.left_open ? NOT_CERTAIN : "below τ"); // no more is known
+  else
+    now.append(
+      "up to ",
+      probabilityOf(run, best, column),
+      run.hasBounds && run.left_open ? CERTAIN : "",
+      isPartial ? LEFT_OUT : "",
+    );
   lanes.setAttribute("aria-valuenow", String(strips.at));
   lanes.setAttribute("aria-valuetext", now.textContent);
 }

@@ -24,7 +24,7 @@ async function loadRun(run) {
   run.blocks = new Map();
   run.best = {};
   run.near = "lower" in run;
-  run.stopsEarly = !run.left_open && run.flags.some((flags) => flags & 2);
+  run.hasBounds = run.flags.some((flags) => flags & 2);
   return run;
 }
 

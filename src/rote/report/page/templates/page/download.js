@@ -6,7 +6,7 @@ const CELLS = {
   example_id: (run, row) => harmless(exampleId(run, row)),
   split: (run, row) => harmless(run.split?.[row] ?? ""),
   scheme: (run) => run.scheme,
-  greedy: isGreedy,
+  greedy: (run, row) => (isGreedyOpen(run, row) ? "" : isGreedy(run, row)),
   bounded: isBounded,
   verdict: verdictOf,
   log_prob: (run, row) => (run.log_prob[row] === -Infinity ? "-inf" : run.log_prob[row]),

@@ -17,9 +17,13 @@ function isGreedy(run, row) {
   return (run.flags[row] & 1) === 1;
 }
 
-/** Whether greedy decoding gives a row's suffix; what a served model's list leaves open is not known. */
+/** Whether a served model's list leaves open if greedy decoding gives a row's suffix. */
+function isGreedyOpen(run, row) {
+  return (run.flags[row] & 64) === 64;
+}
+
 function greedyOf(run, row) {
-  return (run.flags[row] & 64) === 64 ? "not known" : isGreedy(run, row) ? "yes" : "no";
+  return isGreedyOpen(run, row) ? "not known" : isGreedy(run, row) ? "yes" : "no";
 }
 
 function isBounded(run, row) {
