@@ -32,13 +32,10 @@ function tell(strips) {
   if (canvases.length > 1) now.prepend(textOf("bdi", `${canvases[strips.lane].previousElementSibling.textContent}. `));
   if (best < 0) now.append("not looked at, in no window’s suffix");
   else if (run.hasBounds && !reached) now.append(run.left_open ? NOT_CERTAIN : "below τ"); // no more is known
-  else
-    now.append(
-      "up to ",
-      probabilityOf(run, best, column),
-      run.hasBounds && run.left_open ? CERTAIN : "",
-      isPartial ? LEFT_OUT : "",
-    );
+  else {
+    const sure = run.hasBounds && run.left_open ? CERTAIN : "";
+    now.append("up to ", probabilityOf(run, best, column), sure, isPartial ? LEFT_OUT : "");
+  }
   lanes.setAttribute("aria-valuenow", String(strips.at));
   lanes.setAttribute("aria-valuetext", now.textContent);
 }
