@@ -244,7 +244,8 @@ def _cards(run: Finished) -> list[list[dict[str, str]]]:
     if covered:
         some = ((p, c.longest_run) for p, c in covered.items() if c.longest_run)
         p, longest = next(some, (next(iter(covered)), None))
-        characters = numbers.count(longest_run(p, longest)) if longest else "none"
+        none = "none for certain" if any(c.undecided for c in covered.values()) else "none"
+        characters = numbers.count(longest_run(p, longest)) if longest else none
         cost.insert(0, _card("Longest run", characters, f"characters, at {numbers.threshold(number_in(p))}"))
     return [*rows, cost]
 
