@@ -282,6 +282,18 @@ def test_longest(rows_at_once: int, rows: list[tuple[list[float], bool]]) -> Non
         assert entry.exact is not any(stopped and sum(tokens) >= floor for tokens, stopped in rows)
 
 
+def test_nothing_is_longer_than_a_whole_suffix_whatever_is_left_open() -> None:
+    half = math.log(0.5)
+    whole = with_tokens([([half, half, half], False), ([half, 0.0, half], True)])
+    left_open = pl.col("token_log_probs").list.eval(pl.when(pl.element() < 0).then(pl.element()))
+    rows = whole.with_columns(token_log_probs=left_open)
+    found = longest(rows, (0.1, 0.45))
+    assert found["0.1"] is not None
+    assert (found["0.1"].tokens, found["0.1"].exact) == (3, True)
+    assert found["0.45"] is not None
+    assert (found["0.45"].tokens, found["0.45"].exact) == (1, False)
+
+
 def test_longest_of_a_stopped_row_is_what_was_seen_of_it() -> None:
     half = math.log(0.5)
     scores = with_tokens([([half, half, half], False), ([0.0, half, half, half, -9.0], True)])

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.analysis.furthest import longest
-from rote.analysis.narrow import Narrowed, narrowed
+from rote.analysis.narrow import Narrowed, narrow, narrowed
+from rote.analysis.rates import _border_rows, told_margins
 from rote.analysis.summary import THRESHOLDS, summarise
 from rote.store.manifest import Manifest, Sampling
 from rote.store.stages import Refined
@@ -124,3 +125,17 @@ def test_parts_come_to_what_the_whole_table_does(
         made = replace(made, refined=Refined(audit=5, audit_seed=0, windows=130, closer=3), shards=None)
     # A coverage that a stopped row leaves open is an error of either; these rows' bounds are all below.
     same(scores, cut(scores, [min(place, scores.height) for place in at]), made)
+
+
+def test_the_margin_of_a_token_that_is_left_open_is_no_border() -> None:
+    """It is 0 there, which says nothing; in the row of a token that is certainly outside it decides nothing either."""
+    rows = pl.DataFrame(
+        [one(random.Random(7), number, SCHEMES[0], near=False, kind="scan") for number in range(2)], schema=FRAME
+    ).with_columns(
+        token_log_probs=pl.Series([[-0.1, None, -math.inf], [-0.1, -0.2, -0.3]], dtype=FRAME["token_log_probs"]),
+        margins=pl.Series([[1.0, 0.0, -2.0], [1.0, 0.0, 2.0]], dtype=FRAME["margins"]),
+    )
+    made = manifest(rows, characters=LENGTH, schemes=SCHEMES[:1])
+    assert told_margins(rows).to_list() == [[1.0, None, -2.0], [1.0, 0.0, 2.0]]
+    assert narrow(rows, made)["margins"].to_list() == [[1.0], [0.0]]
+    assert _border_rows(rows, 0.001) == 1

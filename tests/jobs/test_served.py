@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -75,7 +76,7 @@ def test_another_server_is_another_run(run: Run, bundled: Any, passage: str) -> 
             rote.scan(model, passage, windows=WINDOWS, schemes=SCHEMES, out=run.folder)
         with pytest.raises(RunError, match="served otherwise: its url"):
             rote.check(run, model, samples=10)
-    with pytest.raises(RunError, match="was served by"):
+    with pytest.raises(RunError, match="is served by"):
         rote.check(run, bundled, samples=10)
 
 
@@ -90,6 +91,27 @@ def test_it_is_verified_through_the_server(run: Run, served: Any, bundled: Any) 
 
 def test_its_model_is_found_again(run: Run) -> None:
     assert run.load_model().identity() == run.manifest.model
+
+
+def test_a_passage_is_shown_with_its_tokens(run: Run) -> None:
+    shown = rote.show(run, example=run.scores["example_id"][0])
+    assert shown.runs[0].tokens_unknown is None
+    assert all(token.text for token in shown.runs[0].tokens)
+
+
+def test_where_a_model_runs_is_said_before_its_weights_are_compared(run: Run, bundled: Any, passage: str) -> None:
+    findings = {each.name: each for each in rote.verify(run, bundled).findings}
+    assert re.search("is served by http.*bundled runs where Rote does", findings["model"].told)
+    with pytest.raises(RunError, match=r"is served by http.*this command's runs where Rote does"):
+        rote.scan(bundled, passage, windows=WINDOWS, schemes=SCHEMES, out=run.folder)
+
+
+@pytest.mark.parametrize("idle", [{"batch_size": 4}, {"stop_early": True}])
+def test_what_changes_nothing_for_a_server_is_refused(
+    idle: dict[str, Any], served: Any, passage: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="changes nothing for a served model"):
+        rote.scan(served[1], passage, windows=WINDOWS, out=tmp_path / "run", **idle)
 
 
 def test_the_check_generates_with_the_servers_sampler(run: Run, served: Any) -> None:

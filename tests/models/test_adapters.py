@@ -148,7 +148,7 @@ def test_a_run_records_it_and_loads_it_again(run: rote.Run, adapted: Any) -> Non
 
 
 def test_a_run_is_not_mixed_with_another_adapter(run: rote.Run, alice: str, bundled: Any, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"made with the adapter .*mine.* hash: None"):
+    with pytest.raises(RunError, match=r"made with the adapter .*mine.* and bundled has no adapter"):
         run.load_model(None, rote.ModelOptions(device="cpu"))
     with pytest.raises(RunError, match=r"model\.adapter"):
         rote.scan(bundled, alice[:6000], windows=SHORT, out=run.folder)
@@ -156,6 +156,16 @@ def test_a_run_is_not_mixed_with_another_adapter(run: rote.Run, alice: str, bund
     with pytest.raises(RunError, match=r"model\.adapter\.fingerprint"):
         rote.scan(other, alice[:6000], windows=SHORT, out=run.folder)
     assert not rote.verify(run, model=other).verified
+
+
+def test_verify_names_the_adapter(run: rote.Run, adapted: Any, bundled: Any) -> None:
+    """Another model than the run's is told as such; its rows are not called wrong."""
+    found = {each.name: each for each in rote.verify(run, model=bundled).findings}
+    assert "the run has the adapter" in found["model"].told
+    assert "bundled no adapter" in found["model"].told
+    assert "scores" not in found or found["scores"].passed is None
+    same = {each.name: each for each in rote.verify(run, model=adapted).findings}
+    assert "and the adapter the run's" in same["model"].told
 
 
 # --- what is refused

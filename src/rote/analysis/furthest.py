@@ -36,18 +36,23 @@ class Furthest:
         for threshold in thresholds:
             check_threshold(threshold)
         self._best: dict[float, Longest | None] = dict.fromkeys(thresholds)
-        self._inexact: set[float] = set()
+        self._given_up: set[float] = set()  # thresholds that a row still reached when it was given up
+        self._open: set[float] = set()  # and at a token that a served model's list leaves open
+        self._most = 0  # tokens of the longest suffix: nothing goes further
 
     def add(self, scores: pl.DataFrame) -> None:
         log_prob_bounds(scores, "token_log_probs")
         stopped = scores["bounded"].to_numpy()
         for first, sums, lengths in _prefix_sums(scores["token_log_probs"]):
+            self._most = max(self._most, int(lengths.max()))
             opens = np.where(np.isnan(sums).any(1), np.isnan(sums).argmax(1), -1)  # a row's first open token
             for threshold, best in self._best.items():
                 tokens = np.count_nonzero(sums >= math.log(threshold), axis=1)
                 ended = stopped[first : first + tokens.size] & (tokens == lengths)
-                if (ended | (tokens == opens)).any():
-                    self._inexact.add(threshold)
+                if ended.any():
+                    self._given_up.add(threshold)
+                if (tokens == opens).any():
+                    self._open.add(threshold)
                 most = int(tokens.max())
                 if most < (1 if best is None else best.tokens):
                     continue
@@ -59,9 +64,12 @@ class Furthest:
 
     def found(self) -> dict[str, Longest | None]:
         return {
-            f"{threshold:g}": best and replace(best, exact=threshold not in self._inexact)
+            f"{threshold:g}": best and replace(best, exact=self._exact(threshold, best))
             for threshold, best in self._best.items()
         }
+
+    def _exact(self, threshold: float, best: Longest) -> bool:
+        return threshold not in self._given_up and (threshold not in self._open or best.tokens == self._most)
 
 
 def _longest(scores: pl.DataFrame, tokens: int, log_prob: float, row: int) -> Longest:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from rote.analysis.furthest import Furthest
+from rote.analysis.rates import told_margins
 from rote.store.manifest import Manifest
 from rote.store.summary import Longest
 from rote.store.table import EMPTY, NearColumns
@@ -62,8 +63,10 @@ def narrow(part: pl.DataFrame, manifest: Manifest) -> pl.DataFrame:
     dropped = [*LISTS, *(() if manifest.near else _NEAR)]
     if manifest.sampling is None and manifest.index is None:
         dropped.append("metadata")
-    nearest = pl.col("margins").list.eval(pl.element().abs()).list.min()
-    own = part.drop(dropped, strict=False).with_columns(pl.concat_list(nearest.alias("margins")))
+    nearest = told_margins(part).list.eval(pl.element().abs()).list.min()
+    own = part.drop(dropped, strict=False).with_columns(
+        margins=nearest.to_frame().select(pl.concat_list("margins")).to_series()
+    )
     empty = [name for name in _SELDOM if own[name].null_count() == own.height]
     # Where all rows are of one scheme its name is there once, not in every row.
     same = [pl.lit(name).alias("scheme") for name in manifest.schemes if (part["scheme"] == name).all()]

@@ -279,5 +279,15 @@ def _queries_for_more_than(ascending: Array, count: int, p: float) -> tuple[int 
 
 
 def _border_rows(scores: pl.DataFrame, tolerance: float) -> int:
-    near = scores["margins"].list.eval(pl.element().abs() < tolerance).list.any()
+    near = told_margins(scores).list.eval(pl.element().abs() < tolerance).list.any()
     return int(near.sum())
+
+
+def told_margins(scores: pl.DataFrame) -> pl.Series:
+    """Each token's margin; null where a served model's list leaves the token open: there it is 0, and says nothing."""
+    margins = scores["margins"]
+    tokens = scores["token_log_probs"] if "token_log_probs" in scores.columns else None
+    if tokens is None or not tokens.explode().null_count():
+        return margins
+    told = tokens.list.eval(pl.when(pl.element().is_not_null()).then(pl.lit(0.0, pl.Float32)))
+    return (margins + told).cast(margins.dtype).alias("margins")

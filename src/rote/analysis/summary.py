@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -62,7 +63,7 @@ def summarise(
             numbers = replace(numbers, near=near_summary(own, tau=manifest.tau))
         if manifest.source.characters is not None:
             covered = coverage(own, manifest.source.characters, thresholds=THRESHOLDS, served=served)
-            numbers = replace(numbers, coverage=covered, longest=_longest(narrowed.longest[scheme], left_out))
+            numbers = replace(numbers, coverage=covered, longest=_longest(narrowed.longest[scheme], left_out, manifest))
         schemes[scheme] = numbers
     first = rows_of(scores, manifest.schemes[0], manifest)
     _refuse_untold(first, served)
@@ -127,11 +128,15 @@ def rows_of(scores: pl.DataFrame, scheme: str, manifest: Manifest) -> pl.DataFra
     return scores if manifest.schemes == [scheme] else scores.filter(pl.col("scheme") == scheme)
 
 
-def _longest(found: dict[str, Longest | None], left_out: LeftOut | None) -> dict[str, Longest | None]:
-    """A window that has no number may go further than those that have one."""
+def _longest(
+    found: dict[str, Longest | None], left_out: LeftOut | None, manifest: Manifest
+) -> dict[str, Longest | None]:
+    """A window that has no number may go further than those that have one, but not further than its suffix."""
     if left_out is None or left_out.windows == int(left_out.drawn.sum()):
         return found
-    return {threshold: own and replace(own, exact=False) for threshold, own in found.items()}
+    cut = manifest.windows
+    most = cut.suffix if cut is not None and cut.unit == "tokens" else math.inf
+    return {threshold: own and replace(own, exact=own.exact and own.tokens == most) for threshold, own in found.items()}
 
 
 def left_out_of(scores: pl.DataFrame, manifest: Manifest) -> LeftOut | None:

@@ -285,6 +285,7 @@ def _described(side: Side, rows: pl.DataFrame, tau: float) -> ComparedRun:
             bos_token=model.bos_token,
             bos_text=model.bos_text,
             served=model.served,
+            adapter=model.adapter,
         ),
         versions=side.manifest.versions,
         seal=side.run.seal.id,

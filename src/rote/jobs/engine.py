@@ -95,6 +95,13 @@ def check_context(model: ScoringModel, prefix: int, suffix: int, names: tuple[st
 def check_job(job: Job) -> None:
     """Refuse what cannot be scored, before anything is written."""
     require_flag("stop_early", job.stop_early)
+    if job.model.identity().served is not None:
+        for name, given in (("batch_size", job.batch_size != "auto"), ("stop_early", job.stop_early)):
+            if given:
+                raise InputError(
+                    f"{argument(name)} changes nothing for a served model, whose server forms its own batches and "
+                    "scores every prompt whole; leave it out."
+                )
     if job.near is not None:
         require_kind("near", job.near, Near, "a rote.Near, or None")
     from rote.extraction.near.search import check_near

@@ -86,6 +86,11 @@ def refuse_nothing_scored_in_all(tables: Mapping[str, pl.DataFrame]) -> None:
 def differing(runs: Mapping[str, tuple[str, Manifest]]) -> dict[str, dict[str, Any]]:
     """The fields in which the manifests of runs differ, with each run's value. Of each: a scheme, its manifest."""
     flat = {key: {"scheme": scheme, **dict(_flat(plain(manifest)))} for key, (scheme, manifest) in runs.items()}
+    if not all(manifest.model.served for _, manifest in runs.values()):  # what was sent differs from nothing
+        flat = {
+            key: {field: value for field, value in own.items() if not field.startswith("model.served.sent.")}
+            for key, own in flat.items()
+        }
     fields = dict.fromkeys(field for fields in flat.values() for field in fields)
     values = {field: {key: own.get(field) for key, own in flat.items()} for field in fields}
     return {field: each for field, each in values.items() if len({json.dumps(v) for v in each.values()}) > 1}

@@ -272,8 +272,9 @@ def _tokens(side: Side, row: Row) -> tuple[list[int] | None, list[str] | None, s
     from rote.models.tokenizer import load_tokenizer
 
     ids = None if side.of.scanned else _stored_ids(side, row["example_id"])
+    source = model.name if model.served is None else model.served.tokenizer or model.name
     try:
-        tokenizer = load_tokenizer(model.name, revision=model.revision, expected=model.tokenizer)
+        tokenizer = load_tokenizer(source, revision=model.revision, expected=model.tokenizer)
         prefix, suffix = ids or _cut_again(side, row, tokenizer)
     except RoteError as error:
         return (ids[1] if ids else None), None, str(error)

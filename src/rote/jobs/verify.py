@@ -21,7 +21,7 @@ from rote.options import Option, folder_of, require_flag, require_kind, require_
 from rote.progress import Progress, quiet
 from rote.report.text.verification import verdict
 from rote.store.files import FORMAT, now, plain, read_json
-from rote.store.manifest import made_with
+from rote.store.manifest import adapter_of, made_with, where_it_runs
 from rote.store.open import path_of
 from rote.store.run import StoredRun
 from rote.store.seal import check_seal
@@ -210,10 +210,17 @@ def _unlike(one: Any, two: Any, place: str = "") -> Iterator[str]:
 
 def _weights(run: Run, model: ScoringModel) -> Finding:
     was, own = run.manifest.model, model.identity()
+    if (was.served is None) != (own.served is None):
+        told = f"the run's model {where_it_runs(was)}, and {own.name} {where_it_runs(own)}: nobody can compare weights"
+        return _finding("model", told, "")
     for field in ("fingerprint", "tokenizer", "bos_token", "parameters", "quantised"):
         if getattr(was, field) != getattr(own, field):
             shown = f"the run has {getattr(was, field)!r}, {own.name} has {getattr(own, field)!r}"
             return _finding("model", f"this is not the model that the run names: its {field} differs ({shown})", "")
+    added, has = (None if each.adapter is None else each.adapter.fingerprint for each in (was, own))
+    if added != has:
+        told = f"the run has {adapter_of(was)}, and {own.name} {adapter_of(own)}"
+        return _finding("model", f"this is not the model that the run names: {told}", "")
     if was.served is not None and own.served is not None and was.served.model != own.served.model:
         told = f"the run was made with {was.served.model!r} of its server, and this is {own.served.model!r}"
         return _finding("model", f"this is not the model that the run names: {told}", "")
@@ -233,7 +240,8 @@ def _weights(run: Run, model: ScoringModel) -> Finding:
     if own.served is not None:
         told = f"it is served by {own.served.url}, and its weights cannot be checked, only its numbers"
         return _finding("model", None, told)
-    return _finding("model", None, f"the weights have the run's fingerprint, {was.fingerprint}")
+    adapted = "" if was.adapter is None else f", and the adapter the run's, {was.adapter.fingerprint}"
+    return _finding("model", None, f"the weights have the run's fingerprint, {was.fingerprint}{adapted}")
 
 
 def _scores(found: Rescored) -> Finding:

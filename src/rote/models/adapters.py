@@ -16,6 +16,7 @@ from rote.errors import ModelError, argument, counted
 from rote.models.base import AdapterIdentity, title_of
 from rote.models.fingerprint import fingerprint
 from rote.models.placement import away
+from rote.models.quantised import quiet_bitsandbytes
 from rote.models.sources import find_adapter
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -91,6 +92,7 @@ def merge(model: Any, adapter: Adapter, name: str, source: str) -> tuple[Any, tu
     Merged, it is a plain model: the same numbers as of the checkpoint that `merge_and_unload` and `save_pretrained`
     make of it, at the speed of the model without adapter. In 16 bits the sums of weights are rounded once more.
     """
+    quiet_bitsandbytes()  # which peft imports where it is installed
     from peft import PeftModel, get_peft_model_state_dict
 
     if waiting := away(model):  # of layers on the disk peft would write the model's own files anew

@@ -169,8 +169,24 @@ class ModelIdentity:
     @property
     def title(self) -> str:
         """What the model is called wherever it need not be found again; with the key of what it is made of."""
-        own = title_of(self.name, self.label)
-        return own if self.label or self.adapter is None else f"{own} + {title_of(self.adapter.name, None)}"
+        return full_title(self)
+
+
+class Titled(Protocol):
+    """What a title is made of."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def label(self) -> str | None: ...
+    @property
+    def adapter(self) -> AdapterIdentity | None: ...
+
+
+def full_title(model: Titled) -> str:
+    """A model's title, with the adapter that was merged into it; a label says all by itself."""
+    own = title_of(model.name, model.label)
+    return own if model.label or model.adapter is None else f"{own} + {title_of(model.adapter.name, None)}"
 
 
 def title_of(name: str, label: str | None) -> str:

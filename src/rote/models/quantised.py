@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from copy import deepcopy
 from importlib.util import find_spec
@@ -84,6 +85,11 @@ def said(settings: Mapping[str, Any], dtype: torch.dtype) -> str:
     return f"{method} 4-bit {settings.get('bnb_4bit_quant_type', 'fp4')}, computed in {computed}"
 
 
+def quiet_bitsandbytes() -> None:
+    """On some processors it says that a kernel of the hub is missing, which is switched off here, and how to get it."""
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+
+
 def compute_as_said(model: Any) -> None:
     """Without this bitsandbytes multiplies in bfloat16, whatever it was told, on processors that know how to."""
     for module in model.modules():
@@ -94,6 +100,7 @@ def compute_as_said(model: Any) -> None:
 def refuse_quantised(name: str, settings: Mapping[str, Any], options: ModelOptions) -> None:
     """Raise a ModelError where a quantised checkpoint cannot be loaded as asked."""
     method = method_of(settings)
+    quiet_bitsandbytes()
     if method in LIBRARIES:
         module, get = LIBRARIES[method]
         if find_spec(module.partition(".")[0]) is None:

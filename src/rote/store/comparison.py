@@ -11,7 +11,7 @@ from typing import Any, Literal
 import polars as pl
 
 from rote.errors import RunError, argument
-from rote.models.base import ServedModel, title_of
+from rote.models.base import AdapterIdentity, ServedModel, full_title
 from rote.store.files import make_folder, pretty, read_declared, write_whole
 from rote.store.manifest import NearSearch, ScannedWindows, Source
 from rote.store.seal import check_seal, write_seal
@@ -31,10 +31,11 @@ class ComparedModel:
     bos_token: int | None
     bos_text: str | None
     served: ServedModel | None = None
+    adapter: AdapterIdentity | None = None
 
     @property
     def title(self) -> str:
-        return title_of(self.name, self.label)
+        return full_title(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -198,7 +198,8 @@ def refuse_other_model(before: ModelIdentity, now: ModelIdentity, folder: str, *
                 )
             if field == "fingerprint" and now.hashed != before.hashed:
                 raise RunError(
-                    f"{folder} was made with a model that {_served(before)}, and {now.name} {_served(now)}. {fix}"
+                    f"{folder} was made with a model that {where_it_runs(before)}, and {now.name} "
+                    f"{where_it_runs(now)}. {fix}"
                     if None in (now.hashed, before.hashed)
                     else f"{folder} knows its model by a {before.hashed} hash of the weights, and that of "
                     f"{now.name} is a {now.hashed} one: they cannot be compared. Load the model with "
@@ -210,15 +211,20 @@ def refuse_other_model(before: ModelIdentity, now: ModelIdentity, folder: str, *
             )
     was, own = (None if model.adapter is None else model.adapter.fingerprint for model in (before, now))
     if was != own:
-        with_it = "without an adapter" if before.adapter is None else f"with the adapter {before.adapter.name}"
         raise RunError(
-            f"{folder} was made {with_it} (its hash: {was}), and {now.title} has another (its hash: {own}). Load the "
-            f"model with the same {argument('adapter')}."
+            f"{folder} was made with {adapter_of(before)}, and {now.title} has {adapter_of(now)}. Load the model with "
+            f"the run's {argument('adapter')}, or with none where it has none."
         )
 
 
-def _served(model: ModelIdentity) -> str:
-    return "ran where Rote did" if model.served is None else f"was served by {model.served.url}"
+def adapter_of(model: ModelIdentity) -> str:
+    """Which adapter a model has, in words, with its hash."""
+    own = model.adapter
+    return "no adapter" if own is None else f"the adapter {own.name} ({own.fingerprint})"
+
+
+def where_it_runs(model: ModelIdentity) -> str:
+    return "runs where Rote does" if model.served is None else f"is served by {model.served.url}"
 
 
 def refuse_if_different(stored: Mapping[str, Any], asked: Any, folder: str) -> None:
@@ -228,7 +234,14 @@ def refuse_if_different(stored: Mapping[str, Any], asked: Any, folder: str) -> N
     manifest of this one.
     """
     given = plain(asked)
-    served = all((manifest.get("model") or {}).get("served") for manifest in (stored, given))
+    where = [(manifest.get("model") or {}).get("served") for manifest in (stored, given)]
+    if len([one for one in where if one]) == 1:
+        told = ["runs where Rote does" if one is None else f"is served by {one['url']}" for one in where]
+        raise RunError(
+            f"{folder} holds a run whose model {told[0]}, and this command's {told[1]}: nobody can tell whether they "
+            f"are the same. Choose another {argument('out')}."
+        )
+    served = all(where)
     differing = [
         f"{key}: the folder has {_shown(before)}, this command {_shown(now)}"
         for key, before, now in _differing(stored, given)
