@@ -234,17 +234,17 @@ def refuse_if_different(stored: Mapping[str, Any], asked: Any, folder: str) -> N
     manifest of this one.
     """
     given = plain(asked)
-    where = [(manifest.get("model") or {}).get("served") for manifest in (stored, given)]
-    if len([one for one in where if one]) == 1:
-        told = ["runs where Rote does" if one is None else f"is served by {one['url']}" for one in where]
+    before, now = _server_of(stored), _server_of(given)
+    if (before is None) != (now is None):
+        told = ["runs where Rote does" if url is None else f"is served by {url}" for url in (before, now)]
         raise RunError(
             f"{folder} holds a run whose model {told[0]}, and this command's {told[1]}: nobody can tell whether they "
             f"are the same. Choose another {argument('out')}."
         )
-    served = all(where)
+    served = now is not None
     differing = [
-        f"{key}: the folder has {_shown(before)}, this command {_shown(now)}"
-        for key, before, now in _differing(stored, given)
+        f"{key}: the folder has {_shown(one)}, this command {_shown(other)}"
+        for key, one, other in _differing(stored, given)
         if not (served and key in MEASURED)
     ]
     if differing:
@@ -253,6 +253,12 @@ def refuse_if_different(stored: Mapping[str, Any], asked: Any, folder: str) -> N
             + "\n  ".join(differing)
             + f"\nChoose another {argument('out')}, or delete the folder to start anew."
         )
+
+
+def _server_of(manifest: Mapping[str, Any]) -> str | None:
+    model = manifest.get("model")
+    served = model.get("served") if isinstance(model, Mapping) else None
+    return str(served.get("url")) if isinstance(served, Mapping) else None
 
 
 def _differing(stored: Mapping[str, Any], asked: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any, Any]]:
