@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,15 @@ import rote
 from rote import InputError, Refine, Run, Windows
 from rote.analysis.compare import whole_difference
 from rote.analysis.rates import LeftOut, staged_rates
+from rote.analysis.summary import _longest, left_out_of
 from rote.jobs import variants
 from rote.report.text.comparison import comparison_lines, notes
 from rote.report.text.conclusion import conclusion
 from rote.report.text.spots import highest_in_words, longest_sentence, told
 from rote.store.comparison import StoredComparison
-from rote.store.run import finish
+from rote.store.run import Finished, finish
 from rote.store.stages import add_stage, read_stage, stage_path
+from rote.store.summary import Longest
 from tests.seals import reseal
 
 CUT = Windows(prefix=20, suffix=30, stride=20)
@@ -322,6 +325,18 @@ def test_hot_spots_and_the_longest_are_as_far_as_was_looked_at(staged: Run, full
     assert "at least" not in " ".join([repr(whole), *told(whole, full.view)])
     found = [own for own in (staged.finished.numbers.longest or {}).values() if own is not None]
     assert found
-    assert not any(own.exact for own in found)
-    assert "≥ " in longest_sentence(staged.finished)
+    assert all(own.exact for own in found if own.tokens == CUT.suffix), "no window goes further than its suffix"
+    shorter = {"0.1": replace(found[0], tokens=CUT.suffix - 1)}
+    open_ones = left_out_of(staged.scores, staged.manifest)
+    (seen,) = _longest(shorter, open_ones, staged.manifest).values()
+    assert seen is not None
+    assert not seen.exact
+    assert "≥ 29 tokens" in longest_sentence(_with_longest(staged.finished, seen))
     assert "≥ " not in longest_sentence(full.finished)
+
+
+def _with_longest(run: Finished, longest: Longest) -> Finished:
+    """As if this were the longest at every threshold."""
+    scheme, numbers = next(iter(run.summary.schemes.items()))
+    told = replace(numbers, longest=dict.fromkeys(numbers.longest or {}, longest))
+    return replace(run, summary=replace(run.summary, schemes={scheme: told}))
