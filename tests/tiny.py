@@ -93,11 +93,12 @@ def write_gguf(path: Path, model: Any, tokenizer: Any) -> Path:
     settings = json.loads(tokenizer.backend_tokenizer.to_str())
     tokens = sorted(settings["model"]["vocab"], key=settings["model"]["vocab"].get)
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("default")
+    writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)
     writer.add_token_types([gguf.TokenType.CONTROL if i < 2 else gguf.TokenType.NORMAL for i in range(len(tokens))])
     writer.add_token_merges([" ".join(pair) for pair in settings["model"]["merges"]])
     writer.add_bos_token_id(tokenizer.bos_token_id)
+    writer.add_add_bos_token(True)
     writer.add_eos_token_id(tokenizer.eos_token_id)
     for name, tensor in model.state_dict().items():
         data = tensor.numpy()
