@@ -33,6 +33,8 @@ class EchoServer(VllmServer):
     def completion(self, body: dict[str, Any], faults: Faults) -> tuple[int, dict[str, Any]]:
         if body["model"] != NAME:
             return 404, self.error(f"Model {body['model']} not found", 404)
+        if not isinstance(body["prompt"], str):
+            return 500, self.error("22 validation errors: Input should be a valid string", 500, "internal_server_error")
         opener = [self.tokenizer.bos_token_id] if self.bos else []
         tokens = [*opener, *self.tokenizer.encode(body["prompt"], add_special_tokens=False)]
         if len(tokens) >= self.max_model_len:

@@ -21,6 +21,7 @@ from rote.models.base import BUNDLED
 from tests.cli.command import rote_process
 from tests.echoserver import EchoServer
 from tests.jobs.support import wait_for_shards
+from tests.tiny import copy_bundled
 from tests.vllmserver import Faults, VllmServer, options
 
 WINDOWS = Windows(prefix=8, suffix=6, stride=30)
@@ -87,6 +88,13 @@ def test_it_is_verified_through_the_server(run: Run, served: Any, bundled: Any) 
     assert found.rescored is not None
     assert found.rescored.mean_difference < 1e-5
     assert not rote.verify(run, bundled).verified
+
+
+def test_where_the_tokenizer_was_read_from_decides_nothing(run: Run, served: Any, passage: str, tmp_path: Path) -> None:
+    elsewhere = copy_bundled(tmp_path / "elsewhere")
+    model = rote.load(served[0].model, replace(options(), tokenizer=str(elsewhere)))
+    assert rote.scan(model, passage, windows=WINDOWS, schemes=SCHEMES, out=run.folder).scores.equals(run.scores)
+    assert rote.check(run, model, samples=20, passages=1).outputs == 20
 
 
 def test_its_model_is_found_again(run: Run) -> None:

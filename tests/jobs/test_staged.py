@@ -326,7 +326,7 @@ def test_hot_spots_and_the_longest_are_as_far_as_was_looked_at(staged: Run, full
     found = [own for own in (staged.finished.numbers.longest or {}).values() if own is not None]
     assert found
     assert all(own.exact for own in found if own.tokens == CUT.suffix), "no window goes further than its suffix"
-    shorter = {"0.1": replace(found[0], tokens=CUT.suffix - 1)}
+    shorter: dict[str, Longest | None] = {"0.1": replace(found[0], tokens=CUT.suffix - 1)}
     open_ones = left_out_of(staged.scores, staged.manifest)
     (seen,) = _longest(shorter, open_ones, staged.manifest).values()
     assert seen is not None

@@ -203,6 +203,14 @@ def test_names_keys_and_addresses(tiny: Any, monkeypatch: pytest.MonkeyPatch) ->
         load("vllm:localhost/bundled", options())
 
 
+def test_a_server_of_the_other_kind_is_told(tiny: Any) -> None:
+    """As llama-cpp-python's fails at token ids."""
+    refused = pytest.raises(ModelError, match=r"valid string.* is asked as server:http")
+    with EchoServer(tiny) as server, refused as said:
+        rote.load(server.model.replace("server:", "vllm:"), options())
+    assert "go on" not in str(said.value), "nothing was begun"
+
+
 @pytest.mark.parametrize("idle", [{"dtype": "float32"}, {"device": "cpu"}, {"threads": 1}, {"fingerprint": "whole"}])
 def test_options_that_change_nothing_are_refused(idle: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=f"{next(iter(idle))} changes nothing here"):

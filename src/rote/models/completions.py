@@ -42,6 +42,12 @@ FEWER = 8
 GRIDS: tuple[tuple[Literal["bfloat16", "float16"], int], ...] = (("bfloat16", 10), ("float16", 13))
 """Log-probs of logits with so few bits are apart by multiples of 2 ** -n, for logits that are not close to 0."""
 
+OTHERS: dict[Literal["vllm", "server"], str] = {
+    "vllm": "One that is not vLLM's, and echoes prompts with their log-probs, is asked as server:http://HOST/v1/NAME.",
+    "server": "vLLM's is asked as vllm:http://HOST/v1/NAME.",
+}
+"""Where a server of the other kind may have been meant."""
+
 Read = TypeVar("Read")
 
 
@@ -209,16 +215,14 @@ class ServedCompletions:
             )
         if reply.verdict != "taken":
             slow = "no whole reply within" in reply.why
-            fix = (
-                f"It may need longer, {argument('timeout')}, or fewer requests at once, {argument('concurrency', 1)}: "
-                "some servers work on one alone. "
-                if slow
-                else ""
-            )
-            raise ModelError(
-                f"{base} gives no answer to {called}: {reply.why.rstrip('. ')}. {fix}Run the same command again to go "
-                "on."
-            )
+            fix = "" if self._proven else f"Its log may say why. {OTHERS[self._dialect.kind]} "
+            if slow:
+                fix = (
+                    f"It may need longer, {argument('timeout')}, or fewer requests at once, "
+                    f"{argument('concurrency', 1)}: some servers work on one alone. "
+                )
+            again = "Run the same command again to go on." if self._proven else ""
+            raise ModelError(f"{base} gives no answer to {called}: {reply.why.rstrip('. ')}. {fix}{again}".rstrip())
         try:
             return read(reply.place, reply.content)
         except Odd as odd:
@@ -310,7 +314,7 @@ class ServedCompletions:
     def _once(self, body: dict[str, Any]) -> Any:
         """The JSON that one request gives."""
         return next(
-            self._in_order([self._body(body)], lambda place, content: content, lambda place: "a prompt to try it")
+            self._in_order([self._body(body)], lambda place, content: content, lambda place: "a prompt to try it with")
         )
 
 

@@ -32,6 +32,7 @@ NOT_DECIDING = {
     "model.label",
     "model.adapter.name",
     "model.placement",
+    "model.served.tokenizer",
     "index.name",
     "versions.python",
 }
@@ -191,7 +192,9 @@ def refuse_other_model(before: ModelIdentity, now: ModelIdentity, folder: str, *
         if getattr(now, field) != getattr(before, field):
             if before.served is not None and now.served is not None and field == "served":
                 one, two = plain(before.served), plain(now.served)
-                name = next(name for name in one if one[name] != two.get(name))
+                apart = (name for name in one if one[name] != two.get(name))
+                if (name := next((name for name in apart if f"model.served.{name}" not in NOT_DECIDING), None)) is None:
+                    continue
                 raise RunError(
                     f"{folder} was made with a model that is served otherwise: its {name} was {one[name]!r}, and that "
                     f"of {now.name} is {two.get(name)!r}. {fix}"

@@ -81,30 +81,14 @@ def near_verbatim(
             finished = _generated(model, examples, scheme, metric, tau, count, near.seed)
     elif near.method == "beam":
         finished = _beams(
-            with_logits(model, what),
-            examples,
-            scheme,
-            metric,
-            goal,
-            allowed,
-            near.variant,
-            near.width,
-            candidates,
+            with_logits(model, what), examples, scheme, metric, goal, allowed, near.variant, near.width, candidates,
             batch_size,
-        )
+        )  # fmt: skip
     else:
         finished = _forks(
-            with_logits(model, what),
-            examples,
-            scheme,
-            metric,
-            goal,
-            allowed,
-            near.samples or 0,
-            near.seed,
-            candidates,
+            with_logits(model, what), examples, scheme, metric, goal, allowed, near.samples or 0, near.seed, candidates,
             batch_size,
-        )
+        )  # fmt: skip
     for done, (index, result) in enumerate(finished, 1):
         results[index] = result
         tell("scored", done, len(examples))
