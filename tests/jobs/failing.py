@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from rote import Example
 from rote.jobs.shards import Scoring, Shard, score_shard
 
@@ -17,6 +19,11 @@ POISON = "w310"
 
 def _holds(part: Sequence[Example]) -> bool:
     return any(example.id == POISON for example in part)
+
+
+def _runs_out() -> None:
+    """As torch does where a batch does not fit."""
+    torch.empty(2**50, dtype=torch.uint8)
 
 
 def raises(model: Any, part: Sequence[Example], scoring: Scoring) -> Shard:
@@ -33,7 +40,7 @@ def kills(model: Any, part: Sequence[Example], scoring: Scoring) -> Shard:
 
 def runs_out(model: Any, part: Sequence[Example], scoring: Scoring) -> Shard:
     if _holds(part):
-        raise MemoryError("no more")
+        _runs_out()
     return score_shard(model, part, scoring)
 
 
@@ -46,7 +53,7 @@ def once_runs_out(model: Any, first: str, number: int) -> tuple[int, int]:
     except FileExistsError:
         pass
     if path.read_text() == str(os.getpid()):
-        raise MemoryError("no more")
+        _runs_out()
     return number, os.getpid()
 
 

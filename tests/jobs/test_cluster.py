@@ -21,7 +21,8 @@ import rote.models.huggingface
 from rote import Engine, InputError, ModelError, ModelOptions, Near, Run, RunError
 from rote.jobs import engine
 from rote.models.cluster import REGISTER_SECONDS, ClusterModel, _adapter_anywhere, _anywhere, _room, join, worker
-from rote.models.workers import IN_FLIGHT, PATIENCE, Crew, Failure, Member, Work
+from rote.models.failures import DIED, Failure
+from rote.models.workers import IN_FLIGHT, PATIENCE, Crew, Member, Work
 from rote.progress import quiet
 from tests import tiny
 from tests.cli.command import rote_process
@@ -173,8 +174,8 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
     ("poison", "told"),
     [
         (failing.raises, r"ValueError: this cannot be scored; .*ValueError: this cannot be scored"),
-        (failing.runs_out, r"(?s)MemoryError: no more.*It ran out of memory: use a smaller batch_size"),
-        (failing.kills, r"the worker died over it .*; .*the worker died over it"),
+        (failing.runs_out, r"(?s)RuntimeError: .*allocate memory.*It ran out of memory: use a smaller batch_size"),
+        (failing.kills, r"(?s)the worker died over it .*; .*the worker died over it.*memory is the likeliest reason"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:worker")
@@ -254,14 +255,19 @@ def test_a_worker_whose_machine_is_taken_away_while_it_loads_is_asked_again(
     crew = Crew([])
     asked: list[Member] = []
     monkeypatch.setattr(crew, "call", asked.append)
-    monkeypatch.setattr(crew, "leave", lambda member, why: left.append(member))
-    left: list[Member] = []
+    monkeypatch.setattr(crew, "leave", lambda member, why: left.append(why))
+    left: list[Failure] = []
+    died = Crew([])
+    died.members, died.asked = [Member(1, None), Member(2, None)], 2
+    monkeypatch.setattr(ray, "kill", lambda actor: None)
+    with pytest.warns(UserWarning, match="is left out: gone. Where nothing is said .* a smaller batch_size, fewer"):
+        died.leave(died.members[0], Failure("there", "gone", DIED))
     for preempted, times, leaves in ((True, 5, 0), (False, 3, 1)):
         member = Member(1, None)
         monkeypatch.setattr(ray, "get", raising(RayActorError(error_msg="gone", preempted=preempted)))
         for _ in range(times):
             crew.came(member)
-        assert len(left) == leaves
+        assert [why.fix for why in left] == [DIED] * leaves
     assert len(asked) == 5 + 2
 
 

@@ -16,7 +16,7 @@ from rote.jobs.open import Run
 from rote.jobs.shards import Scoring, Shard, score_shard
 from rote.jobs.variants import try_variants
 from rote.models.base import LogitModel, ScoringModel, SpreadModel, TokenModel, searchable
-from rote.models.workers import MEMORY, Failure
+from rote.models.failures import Failure, fixes
 from rote.options import BatchSize, folder_of, require_flag, require_kind, require_tau, settle
 from rote.progress import Progress, stopping
 from rote.scheme import Scheme
@@ -297,7 +297,7 @@ def _why_set_aside(
         lines.append(f"\n  shard {number} ({len(part)} examples, {part[0].id!r} to {part[-1].id!r}) failed on {where}")
     if (more := len(set_aside) - len(lines)) > 0:
         lines.append(f"\n  and {counted(more, 'more shard')}")
-    fix = f" {MEMORY}" if any(failure.memory for each in set_aside.values() for failure in each) else ""
+    fix = fixes(failure for each in set_aside.values() for failure in each)
     return (
         f"{counted(len(set_aside), 'shard')} could not be scored, and {Run.open(folder).progress()} in {folder}:"
         f"{''.join(lines)}\nAll others are kept. Run the same command again to go on, here or on the cluster.{fix}"

@@ -14,6 +14,7 @@ from typing import Any
 from rote.errors import InputError, ModelError, argument, counted
 from rote.models.base import LogitModel, ModelIdentity, ModelOptions, load, source_of
 from rote.models.engine import Engine
+from rote.models.failures import fixes
 from rote.models.workers import Crew, Told, Work, Worker
 from rote.progress import Progress, quiet
 from rote.scheme import Scheme
@@ -281,7 +282,7 @@ class ClusterModel:
             raise
         failures = work.set_aside[0]
         where = ", ".join(failure.worker for failure in failures)
-        raise ModelError(f"the workers failed ({where}): {failures[-1].reason}")
+        raise ModelError(f"the workers failed ({where}): {failures[-1].reason.rstrip('.')}.{fixes(failures)}")
 
     def generate(
         self, prompt: Sequence[int], scheme: Scheme, *, length: int, samples: int, seed: int

@@ -17,8 +17,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rote.errors import ModelError, argument
+from rote.errors import ModelError
 from rote.models.base import LogitModel, ModelIdentity, ModelOptions, load
+from rote.models.failures import Failure, died, failure, first_line, fixes
 from rote.progress import Progress
 
 IN_FLIGHT = 2
@@ -66,15 +67,6 @@ class Told:
 
     def _limits(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("logit_tolerance", "batch_tokens", "memory_positions")}
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a task was not done, or a model not loaded; `memory`: a worker ran out of it."""
-
-    worker: str
-    reason: str
-    memory: bool = False
 
 
 class NotReady(Exception):
@@ -144,13 +136,6 @@ def _told(model: LogitModel, where: str) -> Told:
     )
 
 
-def failure(where: str, error: BaseException) -> Failure:
-    """What went wrong, in words that keep their arguments marked."""
-    text = error._marked if hasattr(error, "_marked") else f"{type(error).__name__}: {error}"
-    short = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return Failure(where, str(text), short or any(sign in str(text) for sign in ("out of memory", "allocate memory")))
-
-
 @dataclass(slots=True, eq=False)
 class Member:
     """A worker as it is known here. `told`: what it has loaded; None while that is not known, or not any more."""
@@ -204,7 +189,7 @@ class Crew:
             if member.lost < LOSSES:
                 self.call(member)
                 return
-            said = failure(f"worker {member.number}", error)
+            said = died(f"worker {member.number}", error, "it died while it loaded the model")
         member.coming = None
         if isinstance(said, Failure):
             self.leave(member, said)
@@ -225,7 +210,8 @@ class Crew:
         ray.kill(member.actor)
         if self.members:
             left = f"{len(self.members)} of {self.asked} workers are left"
-            warnings.warn(f"worker {member.number}, {why.worker}, is left out: {why.reason} {left}.", stacklevel=2)
+            reason = ModelError(f"{why.reason.rstrip('.')}.{fixes([why])}")  # which spells out its arguments
+            warnings.warn(f"worker {member.number}, {why.worker}, is left out: {reason} {left}.", stacklevel=2)
 
     def refuse_empty(self) -> None:
         """Raise a ModelError where no worker is left."""
@@ -234,16 +220,10 @@ class Crew:
         if not self.members:
             reasons = dict.fromkeys(why.reason for why in self.failures)
             where = ", ".join(why.worker for why in self.failures)
-            fix = f" {MEMORY}" if any(why.memory for why in self.failures) else ""
             raise ModelError(
-                f"no worker of the cluster could go on with the model ({where}): {'; '.join(reasons)}{fix}"
+                f"no worker of the cluster could go on with the model ({where}): "
+                f"{'; '.join(reasons).rstrip('.')}.{fixes(self.failures)}"
             )
-
-
-MEMORY = (
-    f"It ran out of memory: use a smaller {argument('batch_size')}, fewer {argument('workers')}, a 16-bit "
-    f"{argument('dtype')}, or more {argument('gpus_per_worker')} with {argument('device_map', 'auto')}."
-)
 
 
 def _preempted(error: Exception) -> bool:
@@ -354,22 +334,17 @@ class Work:
 
     def _lost(self, member: Member, key: Any, error: Exception) -> None:
         """A worker died. Ray starts it anew; what it was doing may have been why, what it was still to do was not."""
-        first, *_ = str(error).strip().splitlines() or [type(error).__name__]
-        whole = str(error).lower()
-        memory = "oom" in whole or "memory pressure" in whole or "low on memory" in whole
-        why = Failure(member.name, f"the worker died over it ({first.strip()})", memory)
+        why = died(member.name, error, "the worker died over it")
         preempted = _preempted(error)
         member.lost += 0 if preempted else 1
-        warnings.warn(f"{member.name} was lost; what it was doing is done again ({first.strip()})", stacklevel=2)
+        warnings.warn(f"{member.name} was lost; what it was doing is done again ({first_line(error)})", stacklevel=2)
         if not preempted:
             member.doing.popleft()
             self._failed(member, key, why)
         if member.lost >= LOSSES:
             self.left.extendleft(key for _, key in reversed(member.doing))
             member.doing.clear()
-            self.crew.leave(
-                member, Failure(member.name, f"it was lost {LOSSES} times in a row ({first.strip()}).", memory)
-            )
+            self.crew.leave(member, died(member.name, error, f"it was lost {LOSSES} times in a row"))
             return
         self._begin_anew(member)
 
