@@ -21,7 +21,7 @@ import rote.models.huggingface
 from rote import Engine, InputError, ModelError, ModelOptions, Near, Run, RunError
 from rote.jobs import engine
 from rote.models.cluster import REGISTER_SECONDS, ClusterModel, _adapter_anywhere, _anywhere, _room, join, worker
-from rote.models.failures import DIED, Failure
+from rote.models.failures import DIED, MEMORY, Failure, died, fixes
 from rote.models.workers import IN_FLIGHT, PATIENCE, Crew, Member, Work
 from rote.progress import quiet
 from tests import tiny
@@ -175,7 +175,7 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
     [
         (failing.raises, r"ValueError: this cannot be scored; .*ValueError: this cannot be scored"),
         (failing.runs_out, r"(?s)RuntimeError: .*allocate memory.*It ran out of memory: use a smaller batch_size"),
-        (failing.kills, r"(?s)the worker died over it .*; .*the worker died over it.*memory is the likeliest reason"),
+        (failing.kills, r"(?s)the worker died over it .*; .*the worker died over it.*If it died for lack of memory"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:worker")
@@ -257,11 +257,6 @@ def test_a_worker_whose_machine_is_taken_away_while_it_loads_is_asked_again(
     monkeypatch.setattr(crew, "call", asked.append)
     monkeypatch.setattr(crew, "leave", lambda member, why: left.append(why))
     left: list[Failure] = []
-    died = Crew([])
-    died.members, died.asked = [Member(1, None), Member(2, None)], 2
-    monkeypatch.setattr(ray, "kill", lambda actor: None)
-    with pytest.warns(UserWarning, match="is left out: gone. Where nothing is said .* a smaller batch_size, fewer"):
-        died.leave(died.members[0], Failure("there", "gone", DIED))
     for preempted, times, leaves in ((True, 5, 0), (False, 3, 1)):
         member = Member(1, None)
         monkeypatch.setattr(ray, "get", raising(RayActorError(error_msg="gone", preempted=preempted)))
@@ -269,6 +264,22 @@ def test_a_worker_whose_machine_is_taken_away_while_it_loads_is_asked_again(
             crew.came(member)
         assert [why.fix for why in left] == [DIED] * leaves
     assert len(asked) == 5 + 2
+
+
+def test_why_a_worker_died_is_said_as_far_as_ray_says_it(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    common = "Worker exit detail: connection error. Some common causes include: (1) the OOM killer due to high memory"
+    told = "1 worker(s) were killed due to the node running low on memory."
+    assert died("here", RuntimeError(f"The actor died.\n{common}"), "it died") == Failure(
+        "here", "it died (The actor died.)", DIED
+    )
+    assert died("in a room", RuntimeError("no room"), "it died").fix == DIED
+    assert died("here", RuntimeError(told), "it died").fix == MEMORY
+    assert fixes([Failure("a", "x"), Failure("b", "y", DIED), Failure("c", "z", MEMORY)]) == f" {MEMORY}"
+    crew = Crew([])
+    crew.members, crew.asked = [Member(1, None), Member(2, None)], 2
+    monkeypatch.setattr(ray, "kill", lambda actor: None)
+    with pytest.warns(UserWarning, match="is left out: gone. If it died for lack of memory, .* a smaller batch_size,"):
+        crew.leave(crew.members[0], Failure("there", "gone", DIED))
 
 
 def raising(error: Exception) -> Any:

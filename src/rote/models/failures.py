@@ -12,7 +12,7 @@ SMALLER = (
     f"{argument('gpus_per_worker')} with {argument('device_map', 'auto')}"
 )
 MEMORY = f"It ran out of memory: use {SMALLER}."
-DIED = f"Where nothing is said of why a worker died, memory is the likeliest reason; then use {SMALLER}."
+DIED = f"If it died for lack of memory, which Ray does not always say, use {SMALLER}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,16 @@ def failure(where: str, error: BaseException) -> Failure:
 
 
 def died(where: str, error: Exception, what: str) -> Failure:
-    """A worker's death. Of one that it starts anew Ray does not say why it died, not even where it ended it itself."""
-    short = any(sign in str(error).lower() for sign in ("oom", "memory pressure", "low on memory"))
+    """A worker's death. Of one that it starts anew Ray does not say why it died, not even where it ended it itself.
+
+    What it says of others may name the system's OOM killer among "common causes": that tells nothing of this one.
+    """
+    short = any(sign in str(error) for sign in ("memory pressure", "low on memory"))
     return Failure(where, f"{what} ({first_line(error)})", MEMORY if short else DIED)
 
 
 def fixes(failures: Iterable[Failure]) -> str:
-    """What to do about these, after their reasons; where one ran out of memory, others that died did so too."""
+    """What to do about these, after their reasons: said once, by the one of which most is known."""
     told = {why.fix for why in failures}
     return next((f" {fix}" for fix in (MEMORY, DIED) if fix in told), "")
 

@@ -175,7 +175,7 @@ class Longest:
     `start` and `suffix_start` are that window's, None where the table has no places; `suffix_end` is where in the text
     the sequence ends, where the table knows the places of tokens. `exact` is false where a row still stood
     above the threshold when it was given up, or at a token that a served model's list leaves open, or where windows
-    were left out: they may go further than was looked.
+    were left out: they may go further than was looked. Nothing goes further than a whole suffix, so that is exact.
     """
 
     tokens: int
